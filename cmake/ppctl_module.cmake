@@ -1,12 +1,13 @@
-# ppctl_module(NAME [TORCH] [DEPENDS target...] [PRIVATE target...])
+# ppctl_module(NAME [TORCH] [FOLDERS folder...] [DEPENDS target...] [PRIVATE target...])
 #
-# A static library ppctl_NAME from the .cpp files of lib/NAME (backends in EXCLUDE are added by the caller). TORCH modules see
-# LibTorch and its precompiled header; the others cannot include it.
+# A static library ppctl_NAME from the .cpp files of lib/NAME and of its FOLDERS. TORCH modules see LibTorch and its precompiled
+# header; the others cannot include it.
 function(ppctl_module name)
-  cmake_parse_arguments(ARG "TORCH" "" "DEPENDS;PRIVATE;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "" "FOLDERS;DEPENDS;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  foreach(file ${ARG_EXCLUDE})
-    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  foreach(folder ${ARG_FOLDERS})
+    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND sources ${more})
   endforeach()
   if(sources)
     add_library(ppctl_${name} STATIC ${sources})
