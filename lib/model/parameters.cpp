@@ -1,0 +1,87 @@
+#include "model/parameters.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace ppctl {
+namespace {
+
+constexpr std::int64_t kAlignmentBytes = 64;
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  std::int64_t result = 1;
+  for (std::int64_t size : shape) result *= size;
+  return result;
+}
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t alignment_elements(at::ScalarType dtype) {
+  return kAlignmentBytes / static_cast<std::int64_t>(c10::elementSize(dtype));
+}
+
+/// `count` parameters from `first` on as one matrix, or as one vector where they are vectors.
+std::vector<std::int64_t> merged_shape(const ParameterGroup& group, int first, int count) {
+  const std::vector<Parameter>& parameters = group.parameters();
+  std::vector<std::int64_t> shape = parameters.at(first).shape;
+  std::int64_t end = parameters[first].offset + parameters[first].numel;
+  for (int i = first + 1; i < first + count; ++i) {
+    const Parameter& next = parameters.at(i);
+    PPCTL_CHECK(next.offset == end, "'{}' does not lie directly behind '{}'", next.name, parameters[i - 1].name);
+    shape[0] += next.shape[0];
+    end = next.offset + next.numel;
+  }
+  return shape;
+}
+
+at::Tensor view_of(const at::Tensor& flat, std::int64_t offset, const std::vector<std::int64_t>& shape) {
+  PPCTL_CHECK(flat.defined(), "the group is not allocated");
+  return flat.narrow(0, offset, product(shape)).view(shape);
+}
+
+}  // namespace
+
+int ParameterGroup::add(Parameter parameter, bool merge_with_previous) {
+  PPCTL_CHECK(!flat_data_.defined(), "'{}' is added to the allocated group '{}'", parameter.name, name_);
+  parameter.numel = product(parameter.shape);
+  parameter.matrix = parameter.shape.size() >= 2;
+  if (merge_with_previous) {
+    PPCTL_CHECK(!parameters_.empty(), "'{}' has no parameter before it to merge with", parameter.name);
+    const Parameter& previous = parameters_.back();
+    PPCTL_CHECK(previous.shape.size() == parameter.shape.size() &&
+                    std::equal(previous.shape.begin() + 1, previous.shape.end(), parameter.shape.begin() + 1),
+                "'{}' and '{}' differ in more than dim 0", previous.name, parameter.name);
+    parameter.offset = previous.offset + previous.numel;
+  } else {
+    parameter.offset = numel_;
+  }
+  numel_ = rounded_up(parameter.offset + parameter.numel, alignment_elements(dtype_));
+  parameters_.push_back(std::move(parameter));
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+void ParameterGroup::allocate() {
+  PPCTL_CHECK(!flat_data_.defined(), "the group '{}' is allocated twice", name_);
+  flat_data_ = at::empty({numel_}, at::TensorOptions().dtype(dtype_));
+  flat_grad_ = at::zeros({numel_}, at::TensorOptions().dtype(dtype_));
+}
+
+at::Tensor ParameterGroup::data(int index) const { return merged_data(index, 1); }
+
+at::Tensor ParameterGroup::grad(int index) const { return merged_grad(index, 1); }
+
+at::Tensor ParameterGroup::merged_data(int first, int count) const {
+  return view_of(flat_data_, parameters_.at(first).offset, merged_shape(*this, first, count));
+}
+
+at::Tensor ParameterGroup::merged_grad(int first, int count) const {
+  return view_of(flat_grad_, parameters_.at(first).offset, merged_shape(*this, first, count));
+}
+
+void ParameterGroup::zero_grad() { flat_grad_.zero_(); }
+
+}  // namespace ppctl
