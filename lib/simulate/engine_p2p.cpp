@@ -1,0 +1,78 @@
+// Messages: sends, receives and how they wake ranks.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "schedule/text.hpp"
+#include "simulate/engine.hpp"
+
+namespace ppctl {
+
+void SimulationEngine::post_p2p(int rank, MetaStep step) {
+  check_step(rank, step);
+  const int stage = step.stage().value;
+  const int microbatch = step.microbatch().value;
+  const bool forward = step.type() == MetaStepType::SEND_FORWARD || step.type() == MetaStepType::RECV_FORWARD;
+  const bool sends = step.type() == MetaStepType::SEND_FORWARD || step.type() == MetaStepType::SEND_BACKWARD;
+  // The stage whose compute step uses the tensor.
+  const int consumer = !sends ? stage : forward ? stage + 1 : stage - 1;
+  if (consumer < 0 || consumer >= num_stages_ || (!sends && (forward ? stage == 0 : stage + 1 == num_stages_))) {
+    throw_error("rank {}, step {}: {} has no stage on its other side", rank, state(rank).next_step, format_step(step));
+  }
+  const StageRoute& route = routes_.at(consumer, microbatch);
+  const int producer_rank = forward ? route.previous : route.next;
+  double* to = forward ? &activations_[cell(consumer, microbatch)] : &gradients_[cell(consumer, microbatch)];
+  const StageRoute& producer = routes_.at(forward ? consumer - 1 : consumer + 1, microbatch);
+  const TransferCosts& costs = forward ? producer.to_next : producer.to_previous;
+  if (sends) {
+    send(to, producer_rank, route.rank, costs, step);
+  } else if (!first_side_.empty()) {
+    join_transfer(to, producer_rank, route.rank, costs, step);
+  }
+}
+
+void SimulationEngine::send(double* cell, int from, int to, TransferCosts costs, MetaStep step) {
+  ++messages_;
+  const double now = state(from).now;
+  if (first_side_.empty()) {
+    start_transfer(cell, from, to, costs, now, step);
+  } else {
+    join_transfer(cell, from, to, costs, step);
+  }
+}
+
+void SimulationEngine::join_transfer(double* cell, int from, int to, TransferCosts costs, MetaStep step) {
+  const bool forward = cell >= activations_.data() && cell < activations_.data() + activations_.size();
+  const std::size_t index = forward ? static_cast<std::size_t>(cell - activations_.data())
+                                    : activations_.size() + static_cast<std::size_t>(cell - gradients_.data());
+  const bool sends = step.type() == MetaStepType::SEND_FORWARD || step.type() == MetaStepType::SEND_BACKWARD;
+  const double now = state(sends ? from : to).now;
+  if (first_side_[index] == kUnset) {
+    first_side_[index] = now;
+  } else {
+    start_transfer(cell, from, to, costs, std::max(now, first_side_[index]), step);
+  }
+}
+
+void SimulationEngine::start_transfer(double* cell, int from, int to, TransferCosts costs, double time, MetaStep step) {
+  double start = time;
+  if (costs.occupancy_ms > 0) {
+    const int num_ranks = static_cast<int>(ranks_.size());
+    double& link_free = state(from).link_free[to == (from + 1) % num_ranks ? 0 : 1];
+    start = std::max(time, link_free);
+    link_free = start + costs.occupancy_ms;
+  }
+  const double arrival = start + costs.occupancy_ms + costs.latency_ms;
+  record(from, start, arrival, EventKind::kSend, step, 2, to);
+  record(to, start, arrival, EventKind::kRecv, step, 2, from);
+  arrive(cell, to, arrival);
+}
+
+void SimulationEngine::arrive(double* cell, int to, double time) {
+  *cell = time;
+  if (state(to).waiting_for == cell) {
+    state(to).waiting_for = nullptr;
+    runnable_.push_back(to);
+  }
+}
+
+}  // namespace ppctl
