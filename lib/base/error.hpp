@@ -23,6 +23,8 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& text) : std::runtime_error(text) {}
   /// `text` is prefixed with file:line:column.
   Error(FilePosition position, const std::string& text);
+  /// `text` is the whole text, which names the position itself.
+  Error(const std::string& text, FilePosition position) : std::runtime_error(text), position_(std::move(position)) {}
 
   const std::optional<FilePosition>& position() const { return position_; }
 
