@@ -40,7 +40,9 @@ struct GeneratorInfo {
   bool splits_backward;      ///< whether it gives BACKWARD_INPUT and BACKWARD_WEIGHT
   /// Nothing, or why this spec cannot be generated: one line that says what the value must be.
   std::optional<std::string> (*refuse)(const ScheduleSpec&);
-  /// Compute steps only, in each rank's order. REQUIRES: refuse(spec) is empty, spec.chunks > 0.
+  /// Compute steps only, in each rank's order. DualPipe's fused pairs come as OVERLAP_B_F composites (backward, forward); the overlap
+  /// pass keeps them when overlap_b_f is wanted and puts their sub-steps one after the other when not.
+  /// REQUIRES: refuse(spec) is empty, spec.chunks > 0.
   Schedule (*generate)(const ScheduleSpec&);
 };
 
