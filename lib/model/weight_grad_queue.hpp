@@ -6,9 +6,9 @@
 
 namespace ppctl {
 
-/// Weight-gradient work of one stage. While the stage runs BACKWARD the work runs at once; while it runs BACKWARD_INPUT it is queued, one
-/// entry a microbatch, and BACKWARD_WEIGHT drains the microbatch's entry, in the order in which it was queued. Nothing is computed twice.
-/// Used by one thread at a time.
+/// Weight-gradient work of one stage. While the stage runs BACKWARD the work runs at once; while it runs BACKWARD_INPUT
+/// it is queued, one entry a microbatch, and BACKWARD_WEIGHT drains the microbatch's entry, in the order in which it
+/// was queued. Nothing is computed twice. Used by one thread at a time.
 class WeightGradQueue {
  public:
   using Work = std::function<void()>;
@@ -18,6 +18,8 @@ class WeightGradQueue {
   void end_microbatch();
   /// Runs `work` now, or keeps it with all tensors it holds until the microbatch is drained.
   void add(Work work);
+  /// Whether the open entry keeps its work for later. A module that can leave that work undone until then asks this.
+  bool defers() const { return defer_; }
   /// Runs and drops the entry of `microbatch`. Throws Bug that names it where there is none.
   void drain(int microbatch);
   bool empty() const { return entries_.empty(); }
