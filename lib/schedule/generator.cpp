@@ -13,14 +13,30 @@ namespace ppctl {
 namespace {
 
 constexpr PlacementKind kLoop = PlacementKind::kLoop;
+constexpr PlacementKind kV = PlacementKind::kV;
+constexpr PlacementKind kBidirectional = PlacementKind::kBidirectional;
 
 std::optional<std::string> accept_all(const ScheduleSpec&) { return std::nullopt; }
 
 // name, summary, placement, default chunks, chunks fixed, splits backward, refuse, generate
 constexpr auto kGenerators = std::to_array<GeneratorInfo>({
     {"gpipe", "all forwards, then all backwards", kLoop, 1, true, false, accept_all, generate::gpipe},
-    {"1f1b", "one forward, one backward: GPipe's bubble, memory of p microbatches", kLoop, 1, true, false, accept_all,
-     generate::one_f_one_b},
+    {"1f1b", "one forward, one backward; GPipe's bubble in the memory of p microbatches", kLoop, 1, true, false,
+     accept_all, generate::one_f_one_b},
+    {"interleaved_1f1b", "VPP: 1f1b over several chunks a rank, the bubble divided by their number", kLoop, 2, false,
+     false, generate::refuse_interleaved_1f1b, generate::interleaved_1f1b},
+    {"looped_bfs", "gpipe over several chunks a rank", kLoop, 2, false, false, accept_all, generate::looped_bfs},
+    {"zb_h1", "1f1b with weight gradients in the bubble; a third of it left, memory as 1f1b", kLoop, 1, true, true,
+     accept_all, generate::zb_h1},
+    {"zb_h2", "as zb_h1 with twice the warm-up; no bubble within a rank, twice the memory", kLoop, 1, true, true,
+     accept_all, generate::zb_h2},
+    {"interleaved_zb", "zb_h1 over several chunks a rank", kLoop, 2, false, true, accept_all, generate::interleaved_zb},
+    {"zb_v", "two chunks in a V; no bubble within a rank, memory as 1f1b", kV, 2, true, true, accept_all,
+     generate::zb_v},
+    {"dualpipe", "microbatches enter at both ends; forward and backward in pairs, parameters twice", kBidirectional, 2,
+     true, true, generate::refuse_dualpipe, generate::dualpipe},
+    {"dualpipe_v", "dualpipe on a V; parameters once", kV, 2, true, true, generate::refuse_dualpipe_v,
+     generate::dualpipe_v},
 });
 
 std::vector<std::string_view> generator_names() {

@@ -10,5 +10,17 @@ namespace ppctl::generate {
 
 Schedule gpipe(const ScheduleSpec& spec);
 Schedule one_f_one_b(const ScheduleSpec& spec);
+Schedule interleaved_1f1b(const ScheduleSpec& spec);
+Schedule looped_bfs(const ScheduleSpec& spec);
+Schedule zb_h1(const ScheduleSpec& spec);
+Schedule zb_h2(const ScheduleSpec& spec);
+Schedule interleaved_zb(const ScheduleSpec& spec);
+Schedule zb_v(const ScheduleSpec& spec);
+Schedule dualpipe(const ScheduleSpec& spec);
+Schedule dualpipe_v(const ScheduleSpec& spec);
+
+std::optional<std::string> refuse_interleaved_1f1b(const ScheduleSpec& spec);
+std::optional<std::string> refuse_dualpipe(const ScheduleSpec& spec);
+std::optional<std::string> refuse_dualpipe_v(const ScheduleSpec& spec);
 
 }  // namespace ppctl::generate
