@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,14 +31,15 @@ struct MutableBytes {
 enum class ElementType : std::uint8_t { kFloat32, kFloat64, kBFloat16, kInt64, kUint8 };
 std::size_t size_of(ElementType type);
 
-/// A transfer that was started. Wait for it, or destroy it after it is done; destroying one in flight is a Bug, except while an exception
-/// unwinds or after Transport::abort.
+/// A transfer that was started. Wait for it, or destroy it after it is done; destroying one in flight is a Bug, except
+/// while an exception unwinds or after Transport::abort.
 class Request {
  public:
   virtual ~Request() = default;
   /// Whether it is complete. Never blocks; makes progress.
   virtual bool test() = 0;
-  /// Blocks until complete. Throws Error that names rank, peer and tag, and what `context` says, when the deadline passes or the peer died.
+  /// Blocks until complete. Throws Error that names rank, peer and tag, and what `context` says, when the deadline
+  /// passes or the peer died.
   virtual void wait(Deadline deadline, std::string_view context) = 0;
 };
 using RequestPtr = std::unique_ptr<Request>;
@@ -45,16 +47,20 @@ using RequestPtr = std::unique_ptr<Request>;
 /// One side of a duplex batch.
 struct P2POp {
   enum class Kind : std::uint8_t { kSend, kRecv } kind = Kind::kSend;
-  int peer = -1;          ///< world rank
+  int peer = -1;  ///< world rank
   std::int64_t tag = 0;
-  std::vector<ConstBytes> send;    ///< gathered, in order, into one message
-  std::vector<MutableBytes> recv;  ///< scattered, in order, from one message; the total size may exceed the message's
-  std::size_t* received = nullptr; ///< where the message's size is written on completion of a receive; may be null
+  std::vector<ConstBytes> send;     ///< gathered, in order, into one message
+  std::vector<MutableBytes> recv;   ///< scattered, in order, from one message; the total size may exceed the message's
+  std::size_t* received = nullptr;  ///< where the message's size is written on completion of a receive; may be null
 };
 
-/// Point-to-point messages between the ranks of a job. A message is matched by (sender, tag); messages with the same pair arrive in order. A
-/// send is buffered or asynchronous, never waits for its receive to be posted. Methods may be called by several threads of a rank unless
-/// the implementation's header says otherwise. Memory of an operation must stay valid until its request is complete.
+/// Tags from 0 to this one are the caller's. Edges and collectives keep the bits above for themselves.
+inline constexpr std::int64_t kMaxTag = (std::int64_t{1} << 61) - 1;
+
+/// Point-to-point messages between the ranks of a job. A message is matched by (sender, tag); messages with the same
+/// pair arrive in order. A send is buffered or asynchronous, never waits for its receive to be posted. Methods may be
+/// called by several threads of a rank unless the implementation's header says otherwise. Memory of an operation must
+/// stay valid until its request is complete.
 ///
 /// A rank that waits leaves the core to others.
 class Transport {
@@ -68,15 +74,21 @@ class Transport {
   /// Starts all of them as one grouped operation; the request is complete when all are.
   virtual RequestPtr start_batch(std::vector<P2POp> ops) = 0;
 
-  /// Says what this rank is doing, for the messages of others should it die ("step 12, 3F4"). Cheap; called for each step of a schedule.
+  /// Says what this rank is doing, for the messages of others should it die ("step 12, 3F4"). Cheap; called for each
+  /// step of a schedule.
   virtual void set_status(std::string_view status) = 0;
-  /// Makes every present and future wait of every rank fail with `reason`. Used by a rank that fails, so that its peers end at once.
+  /// Makes every present and future wait of every rank fail with `reason`. Used by a rank that fails, so that its peers
+  /// end at once.
   virtual void abort(std::string_view reason) = 0;
+  /// Why the job has failed, if it has: a rank that died (with the step that each rank was in) or called abort. Never
+  /// blocks; looks at the other ranks now. A process that gets SIGTERM asks this first: launchers send it to the
+  /// survivors of a rank that died.
+  virtual std::optional<std::string> failure() { return std::nullopt; }
 };
 
-/// Collectives over an ordered set of ranks. Every call is COLLECTIVE over the group and synchronous unless it returns a request.
-/// Reductions sum in the group's rank order, whatever the number of ranks or the algorithm, so that results are reproducible to the bit;
-/// bfloat16 is summed in float32.
+/// Collectives over an ordered set of ranks. Every call is COLLECTIVE over the group and synchronous unless it returns
+/// a request. Reductions sum in the group's rank order, whatever the number of ranks or the algorithm, so that results
+/// are reproducible to the bit; bfloat16 is summed in float32.
 class Group {
  public:
   virtual ~Group() = default;
@@ -105,8 +117,8 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual Transport& transport() = 0;
-  /// COLLECTIVE over `world_ranks` (each member calls with the same list and the same `name`); this rank must be in it. Groups with
-  /// different names are independent, so two threads may use one each.
+  /// COLLECTIVE over `world_ranks` (each member calls with the same list and the same `name`); this rank must be in it.
+  /// Groups with different names are independent, so two threads may use one each.
   virtual std::unique_ptr<Group> group(std::span<const int> world_ranks, const std::string& name) = 0;
 };
 
