@@ -23,6 +23,7 @@ struct ModelConfig {
 struct DataConfig {
   std::string kind = "text";          ///< text (bytes of files) | tokens (flat token file)
   std::vector<std::string> path;      ///< files, or folders whose files are read in name order (text)
+  std::string pixels;                 ///< multimodal jobs: the images, float32 [image, channel, row, column]; empty: none
   std::string token_dtype = "uint16"; ///< uint16 | uint32
   std::int64_t sequence_length = 128; ///< tokens a sample
   std::string order = "shuffled";     ///< sequential | shuffled (a function of seed and epoch)
