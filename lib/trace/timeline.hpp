@@ -14,11 +14,11 @@ enum class EventKind : std::uint8_t {
   kBackward,
   kBackwardInput,
   kBackwardWeight,
-  kOverlapped,   ///< a composite of forward and backward
+  kOverlapped,  ///< a composite of forward and backward
   kSend,
   kRecv,
-  kWait,         ///< the compute thread waits for a message; `peer` is from whom
-  kCollective,   ///< unshard, reduce, gradient norm
+  kWait,        ///< the compute thread waits for a message; `peer` is from whom
+  kCollective,  ///< unshard, reduce, gradient norm
   kOffload,
   kLoad,
   kLoadData,
@@ -39,7 +39,8 @@ struct TimelineEvent {
   PipelineRank peer;
 };
 
-/// What happened (a run) or would happen (the simulator) in one step. The same type for both, so that they can be laid side by side.
+/// What happened (a run) or would happen (the simulator) in one step. The same type for both, so that they can be laid
+/// side by side.
 struct Timeline {
   std::string title;
   std::vector<std::vector<TimelineEvent>> ranks;  ///< one a pipeline rank, each sorted by start
