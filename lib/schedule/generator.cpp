@@ -89,12 +89,19 @@ Schedule generate_schedule(ScheduleSpec spec) {
     throw_error("unknown schedule '{}'{}; schedules are: {}", spec.name, did_you_mean(spec.name, names),
                 fmt::join(names, ", "));
   }
+  if (const auto refusal = refuse_schedule(spec)) throw_error("schedule {}: {}", spec.name, *refusal);
+  if (spec.chunks == 0) spec.chunks = info->default_chunks;
+  return info->generate(spec);
+}
+
+std::optional<std::string> refuse_schedule(ScheduleSpec spec) {
+  const GeneratorInfo* info = find_generator(spec.name);
+  PPCTL_CHECK(info != nullptr, "a known schedule, not '{}'", spec.name);
   if (spec.chunks == 0) spec.chunks = info->default_chunks;
   std::optional<std::string> refusal = bad_size(spec);
   if (!refusal) refusal = bad_option(*info, spec);
   if (!refusal) refusal = info->refuse(spec);
-  if (refusal) throw_error("schedule {}: {}", spec.name, *refusal);
-  return info->generate(spec);
+  return refusal;
 }
 
 }  // namespace ppctl

@@ -50,6 +50,8 @@ struct GeneratorInfo {
 std::span<const GeneratorInfo> generators();
 /// The generator of that name, or null.
 const GeneratorInfo* find_generator(std::string_view name);
+/// Nothing, or why generate_schedule would refuse this spec: one line. REQUIRES: spec.name is a generator's.
+std::optional<std::string> refuse_schedule(ScheduleSpec spec);
 /// Checks the spec (unknown name, chunks, what the schedule requires; throws Error with one line) and generates.
 Schedule generate_schedule(ScheduleSpec spec);
 
