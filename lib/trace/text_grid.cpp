@@ -41,9 +41,15 @@ std::vector<Block> blocks_of(const std::vector<TimelineEvent>& events, double co
   return blocks;
 }
 
-/// Columns a millisecond: the shortest step shows its label and a gap, unless steps differ so much that the others
+/// How time becomes columns.
+struct Scale {
+  double columns_a_ms = 0;  ///< 0: there is nothing to draw
+  std::int64_t cell = 0;    ///< columns of the widest label and a gap
+};
+
+/// The shortest step shows its label and a gap, unless steps differ so much that the others
 /// would fill the screen.
-double scale_of(const Timeline& timeline, bool with_stage) {
+Scale scale_of(const Timeline& timeline, bool with_stage) {
   double shortest = std::numeric_limits<double>::max();
   double sum = 0;
   std::int64_t count = 0;
@@ -58,10 +64,10 @@ double scale_of(const Timeline& timeline, bool with_stage) {
       label = std::max(label, event_label(event, with_stage).size());
     }
   }
-  if (count == 0) return 0;
+  if (count == 0) return {};
   const double cell = static_cast<double>(label + 1);
   const double mean = sum / static_cast<double>(count);
-  return std::min(cell / shortest, 3 * cell / mean);
+  return {std::min(cell / shortest, 3 * cell / mean), static_cast<std::int64_t>(label + 1)};
 }
 
 /// Which columns of the timeline are shown: all, or the first `head` and the last `tail`.
@@ -80,7 +86,7 @@ Window window_of(std::int64_t total, std::int64_t width) {
 }
 
 /// The columns [from, to) of a row.
-std::string draw(const std::vector<Block>& blocks, std::int64_t from, std::int64_t to, bool colour) {
+std::string draw(const std::vector<Block>& blocks, std::int64_t from, std::int64_t to, std::int64_t cell, bool colour) {
   std::string row;
   std::int64_t column = from;
   for (const Block& block : blocks) {
@@ -89,7 +95,7 @@ std::string draw(const std::vector<Block>& blocks, std::int64_t from, std::int64
     std::string text = block.label;
     const auto length = static_cast<std::size_t>(block.end - block.begin);
     // The last column of a block stays free: it is the border to the next one.
-    text.resize(length > 1 ? length - 1 : 1, '-');
+    text.resize(length > 1 ? length - 1 : 1, block.end - block.begin > cell ? '-' : ' ');
     if (length > 1) text += ' ';
     const auto skip = static_cast<std::size_t>(std::max<std::int64_t>(0, from - block.begin));
     text = text.substr(skip, static_cast<std::size_t>(std::min(to, block.end) - std::max(from, block.begin)));
@@ -135,28 +141,32 @@ std::string trimmed(std::string line) {
 
 std::string render_text_grid(const Timeline& timeline, const TextGridOptions& options) {
   const bool with_stage = has_several_stages_a_rank(timeline);
-  const double scale = scale_of(timeline, with_stage);
-  if (scale == 0) return "(nothing to draw)\n";
+  const Scale scale = scale_of(timeline, with_stage);
+  if (scale.columns_a_ms == 0) return "(nothing to draw)\n";
   const double wall = timeline_stats(timeline).wall_ms;
   const auto num_ranks = static_cast<int>(timeline.ranks.size());
   const std::size_t name_width = fmt::format("rank {}  ", num_ranks - 1).size();
-  const Window window = window_of(std::llround(wall * scale), options.width - static_cast<std::int64_t>(name_width));
-  const double step = axis_step(scale);
+  const Window window =
+      window_of(std::llround(wall * scale.columns_a_ms), options.width - static_cast<std::int64_t>(name_width));
+  const double step = axis_step(scale.columns_a_ms);
   const auto line = [&](std::string_view name, auto&& part) {
     std::string text = fmt::format("{:<{}}", name, name_width) + part(0, window.head);
     if (window.cut()) text += std::string(kCut) + part(window.total - window.tail, window.total);
     return trimmed(text);
   };
-  std::string grid = line("ms", [&](std::int64_t from, std::int64_t to) { return axis(from, to, scale, step); });
+  std::string grid =
+      line("ms", [&](std::int64_t from, std::int64_t to) { return axis(from, to, scale.columns_a_ms, step); });
   const int shown = std::max(2, options.max_ranks);
   for (int rank = 0; rank < num_ranks; ++rank) {
     if (num_ranks > shown && rank == shown - shown / 2) {
       grid += fmt::format("...  ({} more ranks)\n", num_ranks - shown);
       rank = num_ranks - shown / 2;
     }
-    const std::vector<Block> blocks = blocks_of(timeline.ranks[static_cast<std::size_t>(rank)], scale, with_stage);
-    grid += line(fmt::format("rank {}", rank),
-                 [&](std::int64_t from, std::int64_t to) { return draw(blocks, from, to, options.colour); });
+    const std::vector<Block> blocks =
+        blocks_of(timeline.ranks[static_cast<std::size_t>(rank)], scale.columns_a_ms, with_stage);
+    grid += line(fmt::format("rank {}", rank), [&](std::int64_t from, std::int64_t to) {
+      return draw(blocks, from, to, scale.cell, options.colour);
+    });
   }
   return grid;
 }
