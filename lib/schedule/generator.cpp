@@ -33,6 +33,8 @@ constexpr auto kGenerators = std::to_array<GeneratorInfo>({
     {"interleaved_zb", "zb_h1 over several chunks a rank", kLoop, 2, false, true, accept_all, generate::interleaved_zb},
     {"zb_v", "two chunks in a V; no bubble within a rank, memory as 1f1b", kV, 2, true, true, accept_all,
      generate::zb_v},
+    {"v_half", "two chunks in a V; half the memory of 1f1b", kV, 2, true, true, accept_all, generate::v_half},
+    {"v_min", "two chunks in a V; a third of the memory of 1f1b", kV, 2, true, true, accept_all, generate::v_min},
     {"dualpipe", "microbatches enter at both ends; forward and backward in pairs, parameters twice", kBidirectional, 2,
      true, true, generate::refuse_dualpipe, generate::dualpipe},
     {"dualpipe_v", "dualpipe on a V; parameters once", kV, 2, true, true, generate::refuse_dualpipe_v,

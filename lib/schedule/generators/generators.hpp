@@ -16,6 +16,8 @@ Schedule zb_h1(const ScheduleSpec& spec);
 Schedule zb_h2(const ScheduleSpec& spec);
 Schedule interleaved_zb(const ScheduleSpec& spec);
 Schedule zb_v(const ScheduleSpec& spec);
+Schedule v_half(const ScheduleSpec& spec);
+Schedule v_min(const ScheduleSpec& spec);
 Schedule dualpipe(const ScheduleSpec& spec);
 Schedule dualpipe_v(const ScheduleSpec& spec);
 

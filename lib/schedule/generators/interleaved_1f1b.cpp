@@ -38,13 +38,20 @@ RankSteps interleaved_rank(RankOrder order, const Rounds& rounds, int chunks, in
 
 }  // namespace
 
+// p ≤ g ≤ m. A last group of less than p microbatches makes the others wait for it (Megatron refuses it), and where it
+// is smaller than 2p − 2 − g, a forward of it would wait for a backward that comes after it.
 std::optional<std::string> refuse_interleaved_1f1b(const ScheduleSpec& spec) {
   if (spec.group == 0) return std::nullopt;
-  if (spec.group < spec.pp || spec.group > spec.num_microbatches) {
-    return fmt::format("group must be pp to microbatches ({} to {}), not {}", spec.pp, spec.num_microbatches,
-                       spec.group);
+  const int p = spec.pp;
+  const int m = spec.num_microbatches;
+  if (p > m) return fmt::format("group needs at least pp = {} microbatches, not {}", p, m);
+  if (spec.group < p || spec.group > m) {
+    return fmt::format("group must be pp to microbatches ({} to {}), not {}", p, m, spec.group);
   }
-  return std::nullopt;
+  const int rest = m % spec.group;
+  if (rest == 0 || rest >= 2 * p - 2 - spec.group) return std::nullopt;
+  return fmt::format("group must leave no or at least {} of the {} microbatches for the last group; {} leaves {}",
+                     2 * p - 2 - spec.group, m, spec.group, rest);
 }
 
 Schedule interleaved_1f1b(const ScheduleSpec& spec) {
