@@ -1,0 +1,115 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/transport.hpp"
+#include "runtime/pipeline_stage.hpp"
+#include "runtime/rank_program.hpp"
+#include "runtime/step_context.hpp"
+#include "runtime/step_hooks.hpp"
+#include "runtime/step_result.hpp"
+#include "runtime/tensor_router.hpp"
+#include "schedule/schedule.hpp"
+
+namespace ppctl {
+
+struct ExecutorOptions {
+  double timeout_s = 300;     ///< of each wait for another rank
+  bool record_spans = false;  ///< fill StepResult::spans: costs two clock reads and 40 bytes a step
+  int tag_space = 0;          ///< executors that share a transport at the same time need different ones
+};
+
+/// Runs one rank's part of a schedule, step by step: a flat loop over MetaSteps with a table of handlers by kind.
+///
+/// A send starts a transfer and never blocks; a receive posts one; the compute step that consumes the tensors waits for
+/// them, with a deadline. Stages of the same rank hand tensors over without communication. That a send is complete is
+/// waited for when its edge needs the buffer again, or at the end of the step.
+///
+/// The schedule must be executable (lower_schedule) and proved (verify_schedule). Methods are for one thread; run and
+/// run_forward are COLLECTIVE over the ranks of the pipeline. When a step throws, the error is thrown on with rank,
+/// training step and MetaStep in front; whoever catches it aborts the transport, so that the peers end too (run_inproc
+/// does), and the executor is of no more use.
+class Executor {
+ public:
+  /// `stages` by chunk: stages[c] is placement.stage_of(rank, c).
+  Executor(const Schedule& schedule, PipelineRanks ranks, std::vector<std::shared_ptr<PipelineStage>> stages,
+           ExecutorOptions options = {});
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Replaces the handler of a kind, composites and sends included; a null function restores the default.
+  void register_custom_function(MetaStepType type, CustomFunction function);
+  /// Gives the machinery of steps other than compute and transfers; see StepHooks.
+  void set_hooks(StepHooks hooks) { hooks_ = hooks; }
+  void set_record_spans(bool record) { options_.record_spans = record; }
+
+  /// One training step: every step of the schedule. REQUIRES: one microbatch for each of the schedule's. The result is
+  /// valid until the next run.
+  const StepResult& run(std::vector<Microbatch> microbatches);
+  /// Forward steps alone; microbatches are run with training = false.
+  const StepResult& run_forward(std::vector<Microbatch> microbatches);
+
+  PipelineRank rank() const { return ranks_.rank; }
+  int num_microbatches() const { return num_microbatches_; }
+  const Placement& placement() const { return placement_; }
+
+ private:
+  friend class StepContext;
+  using Handler = void (Executor::*)(MetaStep);
+  static Handler default_handler(MetaStepType type);
+
+  const StepResult& run_program(const RankProgram& program, std::vector<Microbatch> microbatches);
+  void run_steps(const RankProgram& program);
+  void run_step(MetaStep step);
+
+  void run_forward_step(MetaStep step);
+  void run_backward_step(MetaStep step);
+  void run_backward_weight(MetaStep step);
+  void run_send(MetaStep step);
+  void run_recv(MetaStep step);
+  void run_batch(MetaStep step);
+  void run_sub_steps(MetaStep step);
+  void run_shard(MetaStep step);
+  void run_swap(MetaStep step);
+  void run_preprocess(MetaStep step);
+
+  PipelineStage& stage_of(MetaStep step) const;
+  TensorList wait_for_inputs(MetaStep step);
+  void give_outputs(MetaStep step, TensorList tensors);
+  [[noreturn]] void refuse(MetaStep step, const char* what) const;
+
+  void record(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end, PipelineRank peer = {});
+  void note_alive(int change);
+  void collect_losses();
+  void show_status(std::string_view step_text);
+  std::string where() const;
+
+  Placement placement_;
+  int num_microbatches_;
+  PipelineRanks ranks_;
+  std::vector<std::shared_ptr<PipelineStage>> stages_;  ///< by chunk
+  ExecutorOptions options_;
+  RankProgram training_;
+  RankProgram forward_only_;
+  TensorRouter router_;
+  StepHooks hooks_;
+  std::array<CustomFunction, kNumMetaStepTypes> custom_;
+  bool has_custom_transfers_ = false;
+
+  // of the step that runs
+  std::vector<Microbatch> microbatches_;
+  const RankProgram* program_ = nullptr;
+  std::size_t position_ = 0;  ///< in program_
+  std::int64_t step_number_ = 0;
+  int alive_chunks_ = 0;
+  std::string status_;             ///< "step 12, 3F4"; keeps its capacity, so that a step formats and allocates nothing
+  std::size_t status_prefix_ = 0;  ///< length of "step 12, "
+  StepResult result_;
+};
+
+}  // namespace ppctl

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule/schedule.hpp"
+
+namespace ppctl {
+
+/// The steps of one rank as an executor wants them: with the text of each, made once, for status and messages.
+struct RankProgram {
+  RankSteps rank;
+  std::vector<std::string> texts;  ///< one a step
+};
+
+/// REQUIRES: 0 <= rank < schedule.pp().
+RankProgram whole_program(const Schedule& schedule, PipelineRank rank);
+
+/// The forward steps and their communication alone: evaluation and generation. A schedule that was proved stays free of
+/// deadlocks, since what is left waits for a part of what the whole waits for, in the same order.
+RankProgram forward_program(const Schedule& schedule, PipelineRank rank);
+
+}  // namespace ppctl

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "base/ids.hpp"
+#include "runtime/step_context.hpp"
+#include "schedule/meta_step.hpp"
+
+namespace ppctl {
+
+/// What runs UNSHARD, RESHARD and REDUCE_GRAD. Called by the executor's thread, in the schedule's order.
+class ShardHooks {
+ public:
+  virtual ~ShardHooks() = default;
+  virtual void unshard(StageId stage) = 0;
+  virtual void reshard(StageId stage) = 0;
+  virtual void reduce_grad(StageId stage) = 0;
+};
+
+/// What moves the saved activations of (stage, microbatch) out of the way and back. Launches do not block.
+class SwapHooks {
+ public:
+  virtual ~SwapHooks() = default;
+  virtual void launch_offload(StepContext& context) = 0;
+  virtual void wait_offload(StepContext& context) = 0;
+  virtual void launch_load(StepContext& context) = 0;
+  virtual void wait_load(StepContext& context) = 0;
+};
+
+/// What runs the steps of MPipe's transposed part (data loading, encoder, and their transfers); the context has the
+/// step.
+class PreprocessHooks {
+ public:
+  virtual ~PreprocessHooks() = default;
+  virtual void run(const MetaStep& step, StepContext& context) = 0;
+};
+
+/// The machinery that a schedule's steps may need besides compute and point-to-point messages. A step whose hooks are
+/// null is an Error that names its kind. Not owned.
+struct StepHooks {
+  ShardHooks* shard = nullptr;
+  SwapHooks* swap = nullptr;
+  PreprocessHooks* preprocess = nullptr;
+};
+
+}  // namespace ppctl
