@@ -8,7 +8,8 @@
 
 namespace ppctl {
 
-/// How a parameter starts when it is not read from a file. A function of seed and name alone: the same for every p, v and dp.
+/// How a parameter starts when it is not read from a file. A function of seed and name alone: the same for every p, v
+/// and dp.
 struct ParameterInit {
   enum class Kind { kZeros, kOnes, kNormal } kind = Kind::kZeros;
   double stddev = 0.0;
@@ -22,14 +23,15 @@ struct Parameter {
   std::int64_t numel = 0;
   ParameterInit init;
   bool trainable = true;
-  bool matrix = true;               ///< two or more dims: what `decay: matrices` decays
-  /// Another parameter's name where this is a second use of it (a tied head): it has its own gradient accumulator, the two are summed once
-  /// at the end of a step, and checkpoints and norms count the first alone.
+  bool matrix = true;  ///< two or more dims: what `decay: matrices` decays
+  /// Another parameter's name where this is a second use of it (a tied head): it has its own gradient accumulator, the
+  /// two are summed once at the end of a step, and checkpoints and norms count the first alone.
   std::string tied_to;
 };
 
-/// The parameters of one layer (or the embedding, or the head): the unit of FSDP. One flat buffer for values and one for gradients, each
-/// parameter aligned to 64 bytes; tensors that are stored merged (q/k/v, gate/up) lie next to each other, without padding between them.
+/// The parameters of one layer (or the embedding, or the head): the unit of FSDP. One flat buffer for values and one
+/// for gradients, each parameter aligned to 64 bytes; tensors that are stored merged (q/k/v, gate/up) lie next to each
+/// other, without padding between them.
 ///
 /// Views stay valid for the life of the group: FSDP frees and refills the storage below them.
 class ParameterGroup {

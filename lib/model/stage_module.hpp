@@ -15,14 +15,14 @@ namespace ppctl {
 /// What a stage knows of the microbatch it runs. The same on every rank.
 struct Microbatch {
   std::int64_t step = 0;
-  int index = 0;                   ///< in this replica's step
-  std::int64_t global_index = 0;   ///< in the whole step, over replicas
-  std::int64_t first_sample = 0;   ///< global number of its first sample: dropout depends on it
-  bool training = true;            ///< dropout on, state kept for a backward
+  int index = 0;                  ///< in this replica's step
+  std::int64_t global_index = 0;  ///< in the whole step, over replicas
+  std::int64_t first_sample = 0;  ///< global number of its first sample: dropout depends on it
+  bool training = true;           ///< dropout on, state kept for a backward
   /// What multiplies the gradient of the sum of token losses: 1 / labelled tokens of the global batch.
   double loss_scale = 1.0;
-  TensorList args;                 ///< the first stage's positional inputs, where this rank holds the first stage
-  TensorMap kwargs;                ///< keyword inputs of every stage of this rank ("labels" on the last stage)
+  TensorList args;   ///< the first stage's positional inputs, where this rank holds the first stage
+  TensorMap kwargs;  ///< keyword inputs of every stage of this rank ("labels" on the last stage)
 };
 
 /// The losses of one microbatch, known where the last stage is.
@@ -34,9 +34,9 @@ struct LossReport {
   double mean() const { return num_labels > 0 ? loss_sum / static_cast<double>(num_labels) : 0.0; }
 };
 
-/// What a module keeps of one microbatch between its forward and its backward (or its last weight gradient). Built-in layers put tensors
-/// there in order and take them back in reverse order, so what is saved is known exactly: the activation swap packs `tensors`, the memory
-/// model adds them up.
+/// What a module keeps of one microbatch between its forward and its backward (or its last weight gradient). Built-in
+/// layers put tensors there in order and take them back in reverse order, so what is saved is known exactly: the
+/// activation swap packs `tensors`, the memory model adds them up.
 struct SavedActivations {
   TensorList tensors;
   std::vector<std::int64_t> integers;
@@ -50,19 +50,22 @@ struct SavedActivations {
   }
 };
 
-/// The model part that a PipelineStage runs. Used by one thread at a time, except under overlap_b_f, where forward of one microbatch and
-/// backward of another run at once; so forward writes only to `saved` and backward only to gradients.
+/// The model part that a PipelineStage runs. Used by one thread at a time, except under overlap_b_f, where forward of
+/// one microbatch and backward of another run at once; so forward writes only to `saved` and backward only to
+/// gradients.
 class StageModule {
  public:
   virtual ~StageModule() = default;
 
-  /// Runs one microbatch. `inputs` are the previous stage's outputs (empty at the first stage, which reads microbatch.args). Returns what
-  /// the next stage gets; the last stage returns nothing and fills `loss` if there are labels, or returns logits if there are none.
-  /// With microbatch.training false nothing is saved.
-  virtual TensorList forward(const Microbatch& microbatch, TensorList inputs, SavedActivations& saved, LossReport* loss) = 0;
+  /// Runs one microbatch. `inputs` are the previous stage's outputs (empty at the first stage, which reads
+  /// microbatch.args). Returns what the next stage gets; the last stage returns nothing and fills `loss` if there are
+  /// labels, or returns logits if there are none. With microbatch.training false nothing is saved.
+  virtual TensorList forward(const Microbatch& microbatch, TensorList inputs, SavedActivations& saved,
+                             LossReport* loss) = 0;
 
-  /// Gradients of the objective with respect to the inputs of forward: one tensor an input, undefined where an input needs none. Weight
-  /// gradients go through `queue` and accumulate into the groups' gradient buffers. `output_grads` is empty at the last stage.
+  /// Gradients of the objective with respect to the inputs of forward: one tensor an input, undefined where an input
+  /// needs none. Weight gradients go through `queue` and accumulate into the groups' gradient buffers. `output_grads`
+  /// is empty at the last stage.
   virtual TensorList backward(const Microbatch& microbatch, TensorList output_grads, SavedActivations& saved,
                               WeightGradQueue& queue) = 0;
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/layers/language_head.hpp"
+#include "model/layers/layer.hpp"
+#include "model/layers/token_embedding.hpp"
+#include "model/stage_module.hpp"
+
+namespace ppctl {
+
+/// What a stage is made of. An absent embedding or head is null.
+struct DecoderParts {
+  std::unique_ptr<TokenEmbedding> embedding;
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::unique_ptr<LanguageHead> head;
+};
+
+/// Consecutive layers of a decoder, with the embedding before them and the head behind where the stage has these. The
+/// first stage reads "input_ids" from kwargs, or args[0]; the last reads "labels" from kwargs, already shifted (int64
+/// [batch, sequence], -100 does not count), and gives logits where there are none.
+class DecoderStage : public StageModule {
+ public:
+  /// Allocates the groups and binds the layers. `seed` is that of dropout.
+  DecoderStage(DecoderParts parts, std::uint64_t seed);
+
+  TensorList forward(const Microbatch& microbatch, TensorList inputs, SavedActivations& saved,
+                     LossReport* loss) override;
+  TensorList backward(const Microbatch& microbatch, TensorList output_grads, SavedActivations& saved,
+                      WeightGradQueue& queue) override;
+  std::vector<ParameterGroup*> parameter_groups() override;
+
+ private:
+  /// The lowest unit whose backward is needed: -1 the embedding, then the layers, then the head. A stage that gets its
+  /// input from another one always gives its gradient back.
+  int lowest_needed() const;
+
+  DecoderParts parts_;
+  std::uint64_t seed_;
+};
+
+}  // namespace ppctl

@@ -1,0 +1,163 @@
+#include <array>
+#include <cmath>
+
+#include "model/families/common.hpp"
+#include "model/layers/decoder_layer.hpp"
+
+namespace ppctl {
+namespace {
+
+constexpr std::array<std::string_view, 22> kKeys = {"vocab_size",
+                                                    "hidden_size",
+                                                    "intermediate_size",
+                                                    "num_hidden_layers",
+                                                    "num_attention_heads",
+                                                    "num_key_value_heads",
+                                                    "head_dim",
+                                                    "hidden_act",
+                                                    "max_position_embeddings",
+                                                    "original_max_position_embeddings",
+                                                    "initializer_range",
+                                                    "rms_norm_eps",
+                                                    "tie_word_embeddings",
+                                                    "rope_parameters",
+                                                    "rope_theta",
+                                                    "rope_scaling",
+                                                    "attention_bias",
+                                                    "attention_dropout",
+                                                    "mlp_bias",
+                                                    "bos_token_id",
+                                                    "eos_token_id",
+                                                    "pad_token_id"};
+
+void parse(const ConfigReader& config, ModelSpec& spec) {
+  parse_llama_like(config, spec, 0);
+  spec.mlp_bias = config.boolean("mlp_bias", false);
+  // Llama's attention_bias is on all four projections.
+  spec.attention_output_bias = spec.qkv_bias;
+}
+
+LinearOptions linear(const ModelSpec& spec, std::int64_t in_features, std::vector<LinearOptions::Part> parts,
+                     bool bias) {
+  LinearOptions options;
+  options.in_features = in_features;
+  options.parts = std::move(parts);
+  options.bias = bias;
+  options.init_stddev = spec.initializer_range;
+  return options;
+}
+
+AttentionConfig attention(const BuildContext& context, const std::string& prefix, std::int64_t index) {
+  const ModelSpec& spec = context.spec;
+  AttentionConfig config;
+  config.heads = {spec.num_heads, spec.num_kv_heads, spec.head_dim};
+  config.scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim));
+  config.dropout = spec.attention_dropout;
+  config.dropout_site = static_cast<std::uint32_t>(index + 1) * kernels::Dropout::kSitesPerLayer;
+  config.qkv = linear(spec, spec.hidden_size,
+                      {{prefix + "q_proj", spec.num_heads * spec.head_dim},
+                       {prefix + "k_proj", spec.num_kv_heads * spec.head_dim},
+                       {prefix + "v_proj", spec.num_kv_heads * spec.head_dim}},
+                      spec.qkv_bias);
+  config.output =
+      linear(spec, spec.num_heads * spec.head_dim, {{prefix + "o_proj", spec.hidden_size}}, spec.attention_output_bias);
+  config.rope = context.rope;
+  if (spec.head_norm) {
+    config.query_norm = prefix + "q_norm";
+    config.key_norm = prefix + "k_norm";
+    config.norm_eps = spec.norm_eps;
+  }
+  return config;
+}
+
+}  // namespace
+
+void parse_llama_like(const ConfigReader& config, ModelSpec& spec, std::int64_t default_head_dim) {
+  spec.vocab_size = config.positive("vocab_size");
+  spec.hidden_size = config.positive("hidden_size");
+  spec.intermediate_size = config.positive("intermediate_size");
+  spec.num_layers = config.positive("num_hidden_layers");
+  spec.num_heads = config.positive("num_attention_heads");
+  spec.num_kv_heads = config.positive("num_key_value_heads", spec.num_heads);
+  spec.max_positions = config.positive("max_position_embeddings", 2048);
+  spec.initializer_range = config.number("initializer_range", 0.02);
+  spec.norm_eps = config.number("rms_norm_eps", 1e-6);
+  spec.tied_head = config.boolean("tie_word_embeddings", false);
+  spec.activation = parse_activation(config, "hidden_act", "silu");
+  spec.qkv_bias = config.boolean("attention_bias", false);
+  spec.attention_dropout = config.probability("attention_dropout", 0.0);
+  if (spec.num_heads % spec.num_kv_heads != 0) {
+    config.fail("num_attention_heads", fmt::format("must be a multiple of num_key_value_heads; they are {} and {}",
+                                                   spec.num_heads, spec.num_kv_heads));
+  }
+  if (!config.has("head_dim") && default_head_dim == 0 && spec.hidden_size % spec.num_heads != 0) {
+    config.fail("hidden_size",
+                fmt::format("must be a multiple of num_attention_heads where head_dim is missing; they are {} and {}",
+                            spec.hidden_size, spec.num_heads));
+  }
+  spec.head_dim =
+      config.positive("head_dim", default_head_dim != 0 ? default_head_dim : spec.hidden_size / spec.num_heads);
+  if (spec.head_dim % 2 != 0) {
+    config.fail("head_dim", fmt::format("must be even for rotary position embedding; it is {}", spec.head_dim));
+  }
+  spec.rope = parse_rope(config, spec);
+}
+
+kernels::Activation parse_activation(const ConfigReader& config, const std::string& key, const std::string& fallback) {
+  const std::string name = config.text(key, fallback);
+  const std::optional<kernels::Activation> activation = kernels::activation_of(name);
+  if (!activation) {
+    config.fail(key,
+                fmt::format("must be silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu or relu; it is '{}'", name));
+  }
+  return *activation;
+}
+
+std::unique_ptr<TokenEmbedding> make_llama_embedding(const BuildContext& context) {
+  TokenEmbedding::Config config;
+  config.dtype = context.dtype;
+  config.tokens = "model.embed_tokens";
+  config.vocab_size = context.spec.vocab_size;
+  config.hidden_size = context.spec.hidden_size;
+  config.init_stddev = context.spec.initializer_range;
+  return std::make_unique<TokenEmbedding>(config);
+}
+
+std::unique_ptr<Layer> make_llama_layer(const BuildContext& context, std::int64_t index) {
+  const ModelSpec& spec = context.spec;
+  DecoderLayer::Config config;
+  config.name = fmt::format("model.layers.{}", index);
+  config.dtype = context.dtype;
+  config.attention_norm = config.name + ".input_layernorm";
+  config.feed_forward_norm = config.name + ".post_attention_layernorm";
+  config.hidden_size = spec.hidden_size;
+  config.norm_eps = spec.norm_eps;
+  config.attention = attention(context, config.name + ".self_attn.", index);
+  const std::string mlp = config.name + ".mlp.";
+  return std::make_unique<DecoderLayer>(config, [&](ParameterGroup& group) {
+    return std::make_unique<Mlp>(
+        group,
+        linear(spec, spec.hidden_size,
+               {{mlp + "gate_proj", spec.intermediate_size}, {mlp + "up_proj", spec.intermediate_size}}, spec.mlp_bias),
+        linear(spec, spec.intermediate_size, {{mlp + "down_proj", spec.hidden_size}}, spec.mlp_bias), spec.activation);
+  });
+}
+
+std::unique_ptr<LanguageHead> make_llama_head(const BuildContext& context) {
+  const ModelSpec& spec = context.spec;
+  LanguageHead::Config config;
+  config.dtype = context.dtype;
+  config.norm_name = "model.norm";
+  config.norm_eps = spec.norm_eps;
+  config.hidden_size = spec.hidden_size;
+  config.projection = linear(spec, spec.hidden_size, {{"lm_head", spec.vocab_size}}, false);
+  if (spec.tied_head) config.projection.tied_to = "model.embed_tokens.weight";
+  return std::make_unique<LanguageHead>(config);
+}
+
+const Family& llama_family() {
+  static const Family family{"llama", kKeys, parse, make_llama_embedding, make_llama_layer, make_llama_head};
+  return family;
+}
+
+}  // namespace ppctl

@@ -1,0 +1,39 @@
+#include <array>
+
+#include "base/error.hpp"
+#include "model/families/families.hpp"
+#include "model/family.hpp"
+
+namespace ppctl {
+namespace {
+
+std::array<const Family*, 3> families() {
+  return {
+      &llama_family(),
+      &qwen3_family(),
+      &gpt2_family(),
+  };
+}
+
+}  // namespace
+
+const Family* find_family(std::string_view name) {
+  for (const Family* family : families()) {
+    if (family->name == name) return family;
+  }
+  return nullptr;
+}
+
+const Family& family_of(const ModelSpec& spec) {
+  const Family* family = find_family(spec.family);
+  PPCTL_CHECK(family != nullptr, "no family '{}'", spec.family);
+  return *family;
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family* family : families()) names.emplace_back(family->name);
+  return names;
+}
+
+}  // namespace ppctl

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+
+#include "model/layers/layer.hpp"
+#include "model/layers/linear.hpp"
+#include "model/layers/norm.hpp"
+
+namespace ppctl {
+
+/// The end of a language model: final norm, projection to the vocabulary, cross-entropy. The gradient of the logits
+/// replaces them in the forward, so that only one such matrix exists.
+class LanguageHead {
+ public:
+  struct Config {
+    at::ScalarType dtype = at::kFloat;
+    Norm::Kind norm = Norm::Kind::kRms;
+    std::string norm_name;
+    double norm_eps = 1e-6;
+    std::int64_t hidden_size = 0;
+    LinearOptions projection;
+  };
+  explicit LanguageHead(const Config& config);
+  LanguageHead(const LanguageHead&) = delete;
+  LanguageHead& operator=(const LanguageHead&) = delete;
+
+  ParameterGroup& group() { return group_; }
+  void bind();
+
+  /// Logits [batch, sequence, vocabulary] where `labels` is undefined. With labels: fills `loss` (which may be null)
+  /// and returns an undefined tensor.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& labels, const ForwardContext& context,
+                     LossReport* loss) const;
+  /// `dlogits` is undefined where the forward had labels.
+  at::Tensor backward(const at::Tensor& dlogits, const BackwardContext& context) const;
+
+ private:
+  ParameterGroup group_;
+  Norm norm_;
+  Linear projection_;
+};
+
+}  // namespace ppctl

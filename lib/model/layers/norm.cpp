@@ -1,0 +1,46 @@
+#include "model/layers/norm.hpp"
+
+#include "model/kernels/norm.hpp"
+
+namespace ppctl {
+
+Norm::Norm(ParameterGroup& group, Kind kind, const std::string& name, std::int64_t size, double eps)
+    : kind_(kind), eps_(eps) {
+  Parameter weight;
+  weight.name = name + ".weight";
+  weight.shape = {size};
+  weight.init.kind = ParameterInit::Kind::kOnes;
+  weight_ = Weight(group, {weight});
+  if (kind == Kind::kLayer) {
+    Parameter bias;
+    bias.name = name + ".bias";
+    bias.shape = {size};
+    bias_ = Weight(group, {bias});
+  }
+}
+
+void Norm::bind() {
+  weight_.bind();
+  bias_.bind();
+}
+
+Norm::Output Norm::forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const {
+  const kernels::NormOutput out = kind_ == Kind::kRms
+                                      ? kernels::rms_norm(x, residual, weight_.data(), eps_)
+                                      : kernels::layer_norm(x, residual, weight_.data(), bias_.data(), eps_);
+  context.save(out.sum);
+  context.save(out.statistics);
+  return {out.y, out.sum};
+}
+
+at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& residual_grad, const BackwardContext& context) const {
+  const at::Tensor statistics = context.saved.pop();
+  const at::Tensor x = context.saved.pop();
+  if (kind_ == Kind::kRms) {
+    return kernels::rms_norm_backward(dy, residual_grad, x, statistics, weight_.data(), weight_.wanted_grad());
+  }
+  return kernels::layer_norm_backward(dy, residual_grad, x, statistics, weight_.data(), weight_.wanted_grad(),
+                                      bias_.wanted_grad());
+}
+
+}  // namespace ppctl

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/kernels/activation.hpp"
+
+namespace ppctl {
+
+/// Rotary position embedding as a checkpoint's config.json states it (`rope_parameters`, or `rope_theta` and
+/// `rope_scaling`).
+struct RopeSpec {
+  enum class Kind { kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
+  Kind kind = Kind::kDefault;
+  double theta = 10000.0;
+  double factor = 1.0;
+  std::int64_t max_positions = 0;           ///< max_position_embeddings
+  std::int64_t original_max_positions = 0;  ///< of the pre-training; max_positions where the file has none
+  double attention_factor = 1.0;            ///< what cos and sin are multiplied by
+  double low_freq_factor = 1.0;             ///< llama3
+  double high_freq_factor = 4.0;            ///< llama3
+  double beta_fast = 32.0;                  ///< yarn
+  double beta_slow = 1.0;                   ///< yarn
+  bool truncate = true;                     ///< yarn: whole dims as the limits of the ramp
+  std::vector<double> short_factor;         ///< longrope, head_dim / 2 values
+  std::vector<double> long_factor;
+};
+
+/// A decoder-only transformer as its config.json describes it: what the built-in families have in common. Made by
+/// parse_model(), which has checked every value.
+struct ModelSpec {
+  std::string family;       ///< model_type
+  std::string config_json;  ///< the source, unknown keys included
+  std::string origin;       ///< for messages: the file's path, or "model"
+
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t max_positions = 0;
+  double initializer_range = 0.02;
+  bool tied_head = false;
+
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool head_norm = false;  ///< RMSNorm of each query and key head (Qwen3)
+  bool scale_attention = true;
+  bool scale_attention_by_layer = false;  ///< also by 1 / (layer + 1) (GPT-2)
+  bool learned_positions = false;         ///< a table instead of rotary embedding (GPT-2)
+  RopeSpec rope;
+
+  std::int64_t intermediate_size = 0;
+  kernels::Activation activation = kernels::Activation::kSilu;
+  bool mlp_bias = false;
+
+  double norm_eps = 1e-6;
+
+  double embedding_dropout = 0.0;
+  double attention_dropout = 0.0;  ///< of the probabilities
+  double residual_dropout = 0.0;   ///< of what attention and MLP add to the residual
+};
+
+/// What one layer costs, for splitting a model into stages. Per token where a sequence has `sequence` tokens.
+struct LayerCost {
+  std::int64_t parameters = 0;
+  double forward_flops = 0.0;
+};
+
+}  // namespace ppctl
