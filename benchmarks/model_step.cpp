@@ -1,0 +1,120 @@
+// A training step in one process without a pipeline: forward and backward of every microbatch, then AdamW.
+//
+//   bench_model_step WORKLOAD [STEPS] [DTYPE]    WORKLOAD: latency, small or medium; DTYPE: float32 or bfloat16
+//
+// One thread; the median of the steps after two warm-up steps.
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "model/family.hpp"
+
+namespace {
+
+using namespace ppctl;
+
+struct Workload {
+  std::map<std::string, std::string> model;
+  std::int64_t sequence;
+  int microbatches;
+};
+
+std::map<std::string, std::string> llama(int vocab, int hidden, int heads, int kv_heads, int intermediate) {
+  return {{"vocab_size", std::to_string(vocab)},
+          {"hidden_size", std::to_string(hidden)},
+          {"num_hidden_layers", "8"},
+          {"num_attention_heads", std::to_string(heads)},
+          {"num_key_value_heads", std::to_string(kv_heads)},
+          {"intermediate_size", std::to_string(intermediate)},
+          {"rms_norm_eps", "1e-5"}};
+}
+
+Workload workload(const std::string& name) {
+  if (name == "latency") return {llama(256, 64, 4, 4, 192), 32, 32};
+  if (name == "small") return {llama(512, 256, 8, 4, 688), 128, 16};
+  if (name == "medium") return {llama(2048, 512, 8, 8, 1376), 256, 8};
+  throw_error("workload '{}' is not latency, small or medium", name);
+}
+
+/// AdamW over the flat buffers of all groups, state included.
+class Optimizer {
+ public:
+  explicit Optimizer(StageModule& stage) {
+    for (ParameterGroup* group : stage.parameter_groups()) {
+      values_.push_back(group->flat_data());
+      gradients_.push_back(group->flat_grad());
+      first_moments_.push_back(at::zeros_like(values_.back()));
+      second_moments_.push_back(at::zeros_like(values_.back()));
+      steps_.push_back(at::zeros({}, at::kFloat));
+    }
+  }
+  void step() {
+    for (at::Tensor& count : steps_) count.add_(1);
+    at::_fused_adamw_(values_, gradients_, first_moments_, second_moments_, {}, steps_, 1e-3, 0.9, 0.999, 0.01, 1e-8,
+                      false, false);
+  }
+
+ private:
+  TensorList values_, gradients_, first_moments_, second_moments_, steps_;
+};
+
+double train_step(StageModule& stage, Optimizer& optimizer, const std::vector<Microbatch>& microbatches) {
+  const Nanoseconds start = monotonic_now();
+  for (ParameterGroup* group : stage.parameter_groups()) group->zero_grad();
+  WeightGradQueue queue;
+  for (const Microbatch& microbatch : microbatches) {
+    SavedActivations saved;
+    LossReport loss;
+    stage.forward(microbatch, {}, saved, &loss);
+    queue.begin_microbatch(microbatch.index, false);
+    stage.backward(microbatch, {}, saved, queue);
+    queue.end_microbatch();
+  }
+  optimizer.step();
+  return static_cast<double>(monotonic_now() - start) * 1e-9;
+}
+
+void run(const std::string& name, int steps, const std::string& dtype) {
+  at::set_num_threads(1);
+  const Workload work = workload(name);
+  const ModelSpec spec = parse_model_keys("llama", work.model);
+  const auto stage = build_stage(spec, dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, StageRange::whole(spec), 1);
+  initialize(*stage, 1);
+  std::vector<Microbatch> microbatches(work.microbatches);
+  for (int i = 0; i < work.microbatches; ++i) {
+    microbatches[i].index = i;
+    microbatches[i].loss_scale = 1.0 / static_cast<double>(work.microbatches * work.sequence);
+    microbatches[i].kwargs["input_ids"] = at::randint(spec.vocab_size, {1, work.sequence}, at::kLong);
+    microbatches[i].kwargs["labels"] = at::randint(spec.vocab_size, {1, work.sequence}, at::kLong);
+  }
+  Optimizer optimizer(*stage);
+  std::vector<double> seconds;
+  for (int i = 0; i < steps + 2; ++i) {
+    const double time = train_step(*stage, optimizer, microbatches);
+    if (i >= 2) seconds.push_back(time);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  std::printf(
+      "{\"workload\": \"%s\", \"dtype\": \"%s\", \"steps\": %d, \"step_median_s\": %.5f, \"step_min_s\": %.5f}\n",
+      name.c_str(), dtype.c_str(), steps, seconds[seconds.size() / 2], seconds.front());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc > 1 ? argv[1] : "latency", argc > 2 ? std::atoi(argv[2]) : 10, argc > 3 ? argv[3] : "float32");
+  } catch (const std::exception& fault) {
+    std::fprintf(stderr, "%s\n", fault.what());
+    return 1;
+  }
+  return 0;
+}
