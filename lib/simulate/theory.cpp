@@ -66,7 +66,8 @@ std::optional<Theory> zero_bubble_h(const Terms& t, int h) {
 
 std::optional<Theory> zb_v(const Terms& t) {
   if (t.equal_parts() && t.m >= 2 * t.p - 1) return with_peak(span_only(0, "0"), 2 * t.p, "2p");
-  if (!t.small_weight() || t.equal_parts()) return std::nullopt;
+  // With F > I the formula is only a bound from above.
+  if (!t.small_weight() || t.F > t.I || t.m < 2 * t.p - 1) return std::nullopt;
   return with_peak(span_only((t.p - 1) * (2 * std::max(t.F, t.I) - 2 * t.W), "(p-1)(2max(F,I)-2W)"), 2 * t.p, "2p");
 }
 
@@ -82,7 +83,7 @@ std::optional<Theory> dualpipe(const Terms& t) {
 
 // The bubbles of these two are fitted to simulations at p = 4, 6, 8 and 12, for F = I = W.
 std::optional<Theory> controllable_memory(const Terms& t, bool half) {
-  if (!t.equal_parts() || t.p < 4 || t.m < 2 * t.p) return std::nullopt;
+  if (!t.equal_parts() || t.p < 4 || t.p % 2 != 0 || t.m < 2 * t.p || t.m % 2 != 0) return std::nullopt;
   if (half) return with_peak(wall_only((3 * t.p - 7) * t.F, "(3p-7)F"), 2 * ((t.p + 2) / 2), "2floor((p+2)/2)");
   const bool thirds = t.p % 3 == 0;
   return with_peak(wall_only((4 * t.p - (thirds ? 7 : 5)) * t.F, thirds ? "(4p-7)F" : "(4p-5)F"), 2 * ((t.p + 4) / 3),

@@ -120,18 +120,19 @@ void simulate_zero_bubble_row(ZeroBubbleRow& row, bool search) {
 
 std::string zero_bubble_markdown(const std::vector<ZeroBubbleRow>& rows) {
   std::string text =
-      "| model | p | m | v | 1f1b | | 1f1b_i | | zb_h1 | | zb_h2 | | zb_1p | zb_2p | |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
-      "| | | | | paper | ppctl | exact | ppctl | paper | ppctl | paper | ppctl | ppctl | paper | ppctl |\n";
+      "| model | p | m | v | 1f1b, paper | ppctl | 1f1b_i, exact | ppctl | zb_h1, paper | ppctl | zb_h2, paper | ppctl "
+      "| zb_1p, ppctl | zb_2p, paper | ppctl |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  const auto cell = [&](std::optional<double> rate) { text += rate ? fmt::format(" {:.4f} |", *rate) : " - |"; };
   for (const ZeroBubbleRow& row : rows) {
-    const auto pair = [](double paper, double ours) { return fmt::format(" {:.4f} | {:.4f} |", paper, ours); };
     text += fmt::format("| {} | {} | {} | {} |", row.model, row.pp, row.num_microbatches, row.chunks);
-    text += pair(row.paper.one_f_one_b, row.ours.one_f_one_b);
-    text += pair(row.paper.interleaved, row.ours.interleaved);
-    text += pair(row.paper.zb_h1, row.ours.zb_h1);
-    text += pair(row.paper.zb_h2, row.ours.zb_h2);
-    text += fmt::format(" {:.4f} |", row.ours.zb_1p);
-    text += pair(row.paper.zb_2p, row.ours.zb_2p);
+    for (const std::optional<double>& rate :
+         {std::optional(row.paper.one_f_one_b), std::optional(row.ours.one_f_one_b),
+          std::optional(row.paper.interleaved), std::optional(row.ours.interleaved), std::optional(row.paper.zb_h1),
+          std::optional(row.ours.zb_h1), std::optional(row.paper.zb_h2), std::optional(row.ours.zb_h2), row.ours.zb_1p,
+          row.paper.zb_2p, row.ours.zb_2p}) {
+      cell(rate);
+    }
     text += "\n";
   }
   return text;

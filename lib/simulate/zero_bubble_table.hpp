@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +28,11 @@ struct ZeroBubbleRow {
     double interleaved = 0;  ///< the paper's column 1f1b_i_exact: all dependencies between chunks are kept
     double zb_h1 = 0;
     double zb_h2 = 0;
-    double zb_1p = 0;  ///< auto within p microbatches; the paper's tables have no such column
-    double zb_2p = 0;  ///< auto within 2p microbatches
+    std::optional<double> zb_1p;  ///< auto within p microbatches; the paper's tables have no such column
+    std::optional<double> zb_2p;  ///< auto within 2p microbatches
   };
   Rates paper;
-  Rates ours;  ///< zeros until measured
+  Rates ours;  ///< filled by simulate_zero_bubble_row
 };
 
 /// Reads the CSV: comment lines begin with '#', then a line of column names. `file` is what messages say. Throws Error
