@@ -38,13 +38,25 @@ void check_stage(const StageCosts& stage) {
 }
 
 /// The times and sizes that are proportional to the work of a stage.
+constexpr double StageCosts::* kWork[] = {&StageCosts::forward_ms,
+                                          &StageCosts::dx_ms,
+                                          &StageCosts::dw_ms,
+                                          &StageCosts::forward_exchange_ms,
+                                          &StageCosts::backward_exchange_ms,
+                                          &StageCosts::all_gather_ms,
+                                          &StageCosts::reduce_scatter_ms,
+                                          &StageCosts::activation_bytes,
+                                          &StageCosts::state_bytes};
+
 StageCosts scaled(StageCosts stage, double factor) {
-  for (double* value :
-       {&stage.forward_ms, &stage.dx_ms, &stage.dw_ms, &stage.forward_exchange_ms, &stage.backward_exchange_ms,
-        &stage.all_gather_ms, &stage.reduce_scatter_ms, &stage.activation_bytes, &stage.state_bytes}) {
-    *value *= factor;
-  }
+  for (double StageCosts::* value : kWork) stage.*value *= factor;
   return stage;
+}
+
+/// Appends the work of the stage `from`, whose output becomes the sum's.
+void add_work(StageCosts& to, const StageCosts& from) {
+  for (double StageCosts::* value : kWork) to.*value += from.*value;
+  to.output_bytes = from.output_bytes;
 }
 
 }  // namespace
@@ -61,29 +73,18 @@ CostModel resplit_costs(const CostModel& costs, int num_stages) {
   CostModel result = costs;
   result.stages.clear();
   const auto old_count = static_cast<std::int64_t>(costs.stages.size());
-  // How many new stages fall on each old one: an old stage is divided evenly among those that take its shape.
-  std::vector<int> heirs(costs.stages.size(), 0);
-  const auto origin = [&](int stage) { return static_cast<std::size_t>(stage * old_count / num_stages); };
-  for (int stage = 0; stage < num_stages; ++stage) ++heirs[origin(stage)];
   if (num_stages < old_count) {
-    // Fewer stages than before: each is the sum of the old ones that it covers.
     result.stages.assign(static_cast<std::size_t>(num_stages), scaled(StageCosts(), 0));
     for (std::int64_t old = 0; old < old_count; ++old) {
-      StageCosts& to = result.stages[static_cast<std::size_t>(old * num_stages / old_count)];
-      const StageCosts& from = costs.stages[static_cast<std::size_t>(old)];
-      to.forward_ms += from.forward_ms;
-      to.dx_ms += from.dx_ms;
-      to.dw_ms += from.dw_ms;
-      to.forward_exchange_ms += from.forward_exchange_ms;
-      to.backward_exchange_ms += from.backward_exchange_ms;
-      to.all_gather_ms += from.all_gather_ms;
-      to.reduce_scatter_ms += from.reduce_scatter_ms;
-      to.activation_bytes += from.activation_bytes;
-      to.state_bytes += from.state_bytes;
-      to.output_bytes = from.output_bytes;
+      add_work(result.stages[static_cast<std::size_t>(old * num_stages / old_count)],
+               costs.stages[static_cast<std::size_t>(old)]);
     }
     return result;
   }
+  const auto origin = [&](int stage) { return static_cast<std::size_t>(stage * old_count / num_stages); };
+  // An old stage is divided evenly among the new ones that fall on it.
+  std::vector<int> heirs(costs.stages.size(), 0);
+  for (int stage = 0; stage < num_stages; ++stage) ++heirs[origin(stage)];
   for (int stage = 0; stage < num_stages; ++stage) {
     result.stages.push_back(scaled(costs.stages[origin(stage)], 1.0 / heirs[origin(stage)]));
   }
