@@ -1,46 +1,62 @@
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.hpp"
 
 namespace ppctl {
 
-/// Where a rank of the job is on the axes of the device mesh.
+/// An axis of the mesh of ranks.
+enum class MeshAxis {
+  kPipeline,     ///< pp: the stages of one replica
+  kDpReplicate,  ///< dp_replicate: whole copies of a stage
+  kDpShard,      ///< dp_shard: the parameters of a stage are cut over it
+  kDp,           ///< dp_replicate and dp_shard together: who computes different samples with the same stage
+  kExpert,       ///< ep: experts are spread over it; consecutive ranks of kDp, so it adds no ranks
+  kExpertData,   ///< the ranks of kDp that hold the same experts
+};
+std::string_view to_string(MeshAxis axis);
+
+/// Where a rank is.
 struct MeshCoordinates {
-  int pp = 0;
+  PipelineRank pp;
   int dp_replicate = 0;
   int dp_shard = 0;
-
   friend bool operator==(const MeshCoordinates&, const MeshCoordinates&) = default;
 };
 
-/// The device mesh pp × dp_replicate × dp_shard, row-major (the last axis changes fastest), so that the ranks that
-/// exchange most, those of dp_shard, are neighbours. A small value type.
+/// The ranks of a job as a mesh: world rank = (pp · DR + dp_replicate) · DS + dp_shard, so that what communicates most,
+/// the shards of a stage, are neighbours. A small value type.
 class Mesh {
  public:
-  /// REQUIRES: all at least 1.
-  Mesh(int pp, int dp_replicate, int dp_shard);
+  Mesh() = default;
+  /// REQUIRES: all at least 1, ep divides dp_shard.
+  Mesh(int pp, int dp_replicate, int dp_shard, int ep = 1);
 
-  int size() const { return pp_ * dp(); }
-  int pp() const { return pp_; }
-  /// Replicas that see different data.
-  int dp() const { return dp_replicate_ * dp_shard_; }
+  /// Ranks along an axis.
+  int size(MeshAxis axis) const;
+  /// Ranks of the job.
+  int world_size() const { return pp_ * dp_replicate_ * dp_shard_; }
 
   MeshCoordinates coordinates(int world_rank) const;
   int world_rank(const MeshCoordinates& coordinates) const;
-  /// Number of the replica that a rank belongs to, 0 .. dp() - 1.
-  int replica_of(int world_rank) const { return world_rank % dp(); }
+  /// The position of a rank along an axis, 0 .. size(axis) - 1.
+  int index(MeshAxis axis, int world_rank) const;
+  /// The ranks that differ from `world_rank` along the axis only, itself included, in the order of the axis.
+  std::vector<int> ranks_along(MeshAxis axis, int world_rank) const;
+  /// All such sets, each once, by their first rank.
+  std::vector<std::vector<int>> groups(MeshAxis axis) const;
 
-  /// The ranks of this rank's pipeline, by pipeline rank.
-  std::vector<int> pp_ranks(int world_rank) const;
-  /// The ranks that hold the same stages, by replica.
-  std::vector<int> dp_ranks(int world_rank) const;
+  /// "pp 4 × dp_replicate 2 × dp_shard 2 (ep 2) = 16 ranks"; axes of one rank are left out.
+  std::string to_text() const;
 
  private:
-  int pp_;
-  int dp_replicate_;
-  int dp_shard_;
+  int pp_ = 1;
+  int dp_replicate_ = 1;
+  int dp_shard_ = 1;
+  int ep_ = 1;
 };
 
 }  // namespace ppctl
