@@ -12,13 +12,6 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 constexpr std::size_t kSmallest = 256;
 
-/// Four classes for each power of two, so that at most a quarter of a block is waste.
-std::size_t class_size(std::size_t size) {
-  if (size <= kSmallest) return kSmallest;
-  const std::size_t step = std::bit_floor(size - 1) / 4;
-  return (size + step - 1) / step * step;
-}
-
 }  // namespace
 
 struct BufferPool::State {
@@ -33,10 +26,16 @@ struct BufferPool::State {
   }
 };
 
+std::size_t BufferPool::size_class(std::size_t size) {
+  if (size <= kSmallest) return kSmallest;
+  const std::size_t step = std::bit_floor(size - 1) / 4;
+  return (size + step - 1) / step * step;
+}
+
 BufferPool::BufferPool() : state_(std::make_shared<State>()) {}
 
 std::shared_ptr<std::byte> BufferPool::take(std::size_t size) {
-  size = class_size(size);
+  size = size_class(size);
   std::byte* block = nullptr;
   {
     const std::lock_guard lock(state_->mutex);

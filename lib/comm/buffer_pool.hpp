@@ -14,6 +14,9 @@ class BufferPool {
   std::shared_ptr<std::byte> take(std::size_t size);
   /// Bytes of all blocks, in use or not.
   std::size_t allocated_bytes() const;
+  /// The size of the blocks that serve `size` bytes: four classes for each power of two, so that at most a fifth of a
+  /// block is waste.
+  static std::size_t size_class(std::size_t size);
 
  private:
   struct State;

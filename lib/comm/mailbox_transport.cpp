@@ -216,7 +216,7 @@ void MailboxTransport::throw_if_failed(std::string_view context) {
 
 std::string MailboxTransport::where(int world_rank) {
   RankPanel* other = panel(world_rank);
-  if (other == nullptr) return fmt::format("rank {} is on another machine", world_rank);
+  if (other == nullptr) return fmt::format("rank {} cannot be seen from here", world_rank);
   const std::string status = other->status.read();
   if (other->left.load(std::memory_order_acquire) != 0) return fmt::format("rank {} has ended", world_rank);
   return fmt::format("rank {} is in {}", world_rank, status.empty() ? "set-up" : status);
