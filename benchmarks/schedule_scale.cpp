@@ -3,13 +3,14 @@
 //   bench_schedule_scale [SCHEDULE P V M [PASS...]]     e.g.  bench_schedule_scale interleaved_1f1b 64 4 512
 //   overlap_p2p duplex
 //
+// Times are CPU times of this process, which has one thread, so that other work on the machine does not count.
 // Prints milliseconds and nanoseconds a compute step; without arguments, a table of growing sizes up to p = 1,024, v =
 // 4, m = 4,096.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <time.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -30,15 +31,17 @@ struct Case {
   PassOptions options;
 };
 
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+double cpu_milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
 }
 
 template <class Function>
 double time_of(Function function) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_milliseconds();
   function();
-  return milliseconds_since(start);
+  return cpu_milliseconds() - start;
 }
 
 std::size_t num_steps(const Schedule& schedule) {

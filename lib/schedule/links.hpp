@@ -38,6 +38,11 @@ class StageLinks {
   /// The rank that makes the gradients that the stage's backward consumes.
   int downstream(int stage, int microbatch) const { return at(stage + 1, microbatch); }
 
+  /// Whether the stage is on the rank for that microbatch, and both numbers exist.
+  bool is_on(int rank, int stage, int microbatch) const {
+    return stage < num_stages_ && microbatch < num_microbatches_ && owner(stage, microbatch) == rank;
+  }
+
   /// A dense index of (stage, microbatch), stage-major.
   std::size_t key(int stage, int microbatch) const {
     return static_cast<std::size_t>(stage) * static_cast<std::size_t>(num_microbatches_) +

@@ -58,60 +58,68 @@ constexpr bool is_p2p(MetaStepType type) {
 
 /// One step of one rank: a plain value of 8 bytes, since a large plan has 100 million of them.
 ///
-/// Limits: 65,535 stages and ranks, 16,777,215 microbatches. A composite has no stage and microbatch of its own; `sub_index` is where its
-/// sub-steps begin in the rank's side table (see RankSteps), `sub_count` how many there are.
+/// Limits: 65,535 stages and ranks, 16,777,215 microbatches. A composite has no stage and microbatch of its own;
+/// `sub_index` is where its sub-steps begin in the rank's side table (see RankSteps), `sub_count` how many there are.
 class MetaStep {
  public:
   static constexpr int kMaxStages = 65'535;
   static constexpr int kMaxRanks = 65'535;
   static constexpr int kMaxMicrobatches = 16'777'215;
 
-  constexpr MetaStep() : MetaStep(MetaStepType::FORWARD, kNoStage, kNoMicrobatch, kNoPeer) {}
+  constexpr MetaStep() : MetaStep(MetaStepType::FORWARD, kNoStageValue, kNoMicrobatchValue, kNoPeer) {}
   constexpr MetaStep(MetaStepType type, StageId stage, MicrobatchId microbatch = {}, PipelineRank peer = {})
-      : MetaStep(type, stage.valid() ? stage.value : kNoStage, microbatch.valid() ? microbatch.value : kNoMicrobatch,
-                 peer.valid() ? peer.value : kNoPeer) {}
-  static constexpr MetaStep composite(MetaStepType type, std::uint32_t sub_index, int sub_count, PipelineRank peer = {}) {
+      : MetaStep(type, stage.valid() ? stage.value : kNoStageValue,
+                 microbatch.valid() ? microbatch.value : kNoMicrobatchValue, peer.valid() ? peer.value : kNoPeer) {}
+  static constexpr MetaStep composite(MetaStepType type, std::uint32_t sub_index, int sub_count,
+                                      PipelineRank peer = {}) {
     // 40 bits of stage and microbatch hold the index (32) and the count (8).
     return MetaStep(type, static_cast<int>(sub_index >> 16), static_cast<int>((sub_index & 0xffffU) << 8) | sub_count,
                     peer.valid() ? peer.value : kNoPeer);
   }
 
-  constexpr MetaStepType type() const { return static_cast<MetaStepType>(type_); }
+  constexpr MetaStepType type() const { return static_cast<MetaStepType>(bits_ & 0xffU); }
   /// None for composites.
   constexpr StageId stage() const {
-    return is_composite(type()) || stage_ == kNoStage ? StageId() : StageId(static_cast<int>(stage_));
+    return is_composite(type()) || stage_value() == kNoStageValue ? StageId() : StageId(stage_value());
   }
   /// None for composites and FSDP steps.
   constexpr MicrobatchId microbatch() const {
-    return is_composite(type()) || microbatch_ == kNoMicrobatch ? MicrobatchId() : MicrobatchId(static_cast<int>(microbatch_));
+    return is_composite(type()) || microbatch_value() == kNoMicrobatchValue ? MicrobatchId()
+                                                                            : MicrobatchId(microbatch_value());
   }
+  /// The same two as plain numbers and without a look at the kind, for loops over millions of steps. REQUIRES: no
+  /// composite; a number that is not there reads as kNoStageValue or kNoMicrobatchValue.
+  constexpr int stage_value() const { return static_cast<int>((bits_ >> kStageShift) & 0xffffU); }
+  constexpr int microbatch_value() const { return static_cast<int>((bits_ >> kMicrobatchShift) & 0xffffffU); }
+  static constexpr int kNoStageValue = 0xffff;
+  static constexpr int kNoMicrobatchValue = 0xffffff;
   /// The other rank of a communication; none for other steps.
-  constexpr PipelineRank peer() const { return peer_ == kNoPeer ? PipelineRank() : PipelineRank(static_cast<int>(peer_)); }
+  constexpr PipelineRank peer() const {
+    const int value = static_cast<int>(bits_ >> kPeerShift);
+    return value == kNoPeer ? PipelineRank() : PipelineRank(value);
+  }
   /// Composites only.
   constexpr std::uint32_t sub_index() const {
-    return (static_cast<std::uint32_t>(stage_) << 16) | (static_cast<std::uint32_t>(microbatch_) >> 8);
+    return (static_cast<std::uint32_t>(stage_value()) << 16) | (static_cast<std::uint32_t>(microbatch_value()) >> 8);
   }
-  constexpr int sub_count() const { return static_cast<int>(microbatch_ & 0xffU); }
+  constexpr int sub_count() const { return microbatch_value() & 0xff; }
 
-  friend constexpr bool operator==(MetaStep a, MetaStep b) {
-    return a.type_ == b.type_ && a.stage_ == b.stage_ && a.microbatch_ == b.microbatch_ && a.peer_ == b.peer_;
-  }
+  friend constexpr bool operator==(MetaStep, MetaStep) = default;
 
  private:
-  static constexpr int kNoStage = 0xffff;
-  static constexpr int kNoMicrobatch = 0xffffff;
   static constexpr int kNoPeer = 0xffff;
+  // One word of type (8 bits), stage (16), microbatch (24) and peer (16), lowest first. Shifts instead of bit fields:
+  // those are written part by part, and a copy right after stalls.
+  static constexpr int kStageShift = 8;
+  static constexpr int kMicrobatchShift = 24;
+  static constexpr int kPeerShift = 48;
 
   constexpr MetaStep(MetaStepType type, int stage, int microbatch, int peer)
-      : type_(static_cast<std::uint64_t>(type)),
-        stage_(static_cast<std::uint64_t>(stage)),
-        microbatch_(static_cast<std::uint64_t>(microbatch)),
-        peer_(static_cast<std::uint64_t>(peer)) {}
+      : bits_(static_cast<std::uint64_t>(type) | static_cast<std::uint64_t>(stage & 0xffff) << kStageShift |
+              static_cast<std::uint64_t>(microbatch & 0xffffff) << kMicrobatchShift |
+              static_cast<std::uint64_t>(peer & 0xffff) << kPeerShift) {}
 
-  std::uint64_t type_ : 8;
-  std::uint64_t stage_ : 16;
-  std::uint64_t microbatch_ : 24;
-  std::uint64_t peer_ : 16;
+  std::uint64_t bits_;
 };
 static_assert(sizeof(MetaStep) == 8);
 

@@ -1,5 +1,3 @@
-#include <array>
-#include <optional>
 #include <utility>
 
 #include "schedule/links.hpp"
@@ -27,46 +25,45 @@ struct Message {
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-/// What `producer` sends to rank `to` if this part of a step makes something for it.
-std::optional<Message> sent_message(const StageLinks& links, MetaStep part, Kind kind, int from, int to) {
-  if (from == to) return std::nullopt;
-  const int stage = part.stage().value;
-  const int microbatch = part.microbatch().value;
-  if (kind == kForward) {
-    if (part.type() != MetaStepType::FORWARD || links.downstream(stage, microbatch) != to) return std::nullopt;
-    return Message{stage + 1, microbatch};
-  }
-  if (!makes_input_gradient(part.type()) || links.upstream(stage, microbatch) != to) return std::nullopt;
-  return Message{stage - 1, microbatch};
-}
-
 /// Walks the messages of one kind from one rank to another in the order of their sends.
 class SendCursor {
  public:
   SendCursor(const StageLinks& links, const RankSteps& sender, Kind kind, int from, int to)
-      : links_(&links), sender_(&sender), kind_(kind), from_(from), to_(to) {}
+      : links_(&links), sender_(&sender), kind_(kind), to_(from == to ? kNobody : to) {}
 
-  std::optional<Message> next() {
+  /// The next one, or one without a stage at the end.
+  Message next() {
     for (; step_ < sender_->steps.size(); ++step_, part_ = 0) {
       const MetaStep step = sender_->steps[step_];
       if (!is_composite(step.type())) {
-        if (part_++ > 0) continue;
-        if (const auto message = sent_message(*links_, step, kind_, from_, to_)) return message;
-        continue;
+        const Message message = sent_by(step);
+        if (message.stage < 0) continue;
+        ++step_;
+        return message;
       }
       while (part_ < step.sub_count()) {
-        const MetaStep part = sender_->sub_steps_of(step)[static_cast<std::size_t>(part_++)];
-        if (const auto message = sent_message(*links_, part, kind_, from_, to_)) return message;
+        const Message message = sent_by(sender_->sub_steps_of(step)[static_cast<std::size_t>(part_++)]);
+        if (message.stage >= 0) return message;
       }
     }
-    return std::nullopt;
+    return {};
   }
 
  private:
+  static constexpr int kNobody = -2;
+
+  Message sent_by(MetaStep part) const {
+    if (kind_ == kForward ? part.type() != MetaStepType::FORWARD : !makes_input_gradient(part.type())) return {};
+    const int stage = part.stage_value();
+    const int microbatch = part.microbatch_value();
+    const int to = kind_ == kForward ? links_->downstream(stage, microbatch) : links_->upstream(stage, microbatch);
+    if (to != to_) return {};
+    return {kind_ == kForward ? stage + 1 : stage - 1, microbatch};
+  }
+
   const StageLinks* links_;
   const RankSteps* sender_;
   Kind kind_;
-  int from_;
   int to_;
   std::size_t step_ = 0;
   int part_ = 0;
@@ -105,8 +102,8 @@ class RankLowering {
     std::size_t count = 0;
     for (const MetaStep step : source_.steps) {
       for_each_part(source_, step, [&](MetaStep part) {
-        const int stage = part.stage().value;
-        const int microbatch = part.microbatch().value;
+        const int stage = part.stage_value();
+        const int microbatch = part.microbatch_value();
         if (part.type() == MetaStepType::BACKWARD_WEIGHT) return;
         count += is_remote(links_.upstream(stage, microbatch)) + is_remote(links_.downstream(stage, microbatch));
       });
@@ -117,8 +114,8 @@ class RankLowering {
   bool is_remote(int rank) const { return rank >= 0 && rank != rank_; }
 
   void send_outputs(MetaStep part) {
-    const int stage = part.stage().value;
-    const int microbatch = part.microbatch().value;
+    const int stage = part.stage_value();
+    const int microbatch = part.microbatch_value();
     if (part.type() == MetaStepType::FORWARD) {
       const int to = links_.downstream(stage, microbatch);
       if (is_remote(to)) push(MetaStepType::SEND_FORWARD, {stage, microbatch}, to);
@@ -129,8 +126,8 @@ class RankLowering {
   }
 
   void receive_inputs(MetaStep part) {
-    const int stage = part.stage().value;
-    const int microbatch = part.microbatch().value;
+    const int stage = part.stage_value();
+    const int microbatch = part.microbatch_value();
     if (part.type() == MetaStepType::FORWARD) {
       const int from = links_.upstream(stage, microbatch);
       if (is_remote(from)) receive(kForward, {stage, microbatch}, from);
@@ -144,10 +141,10 @@ class RankLowering {
     if (was_posted_early(kind, wanted)) return;
     SendCursor& cursor = cursors_[static_cast<std::size_t>(kind) * 2 + (from == (rank_ + 1) % links_.pp() ? 1 : 0)];
     const MetaStepType type = kind == kForward ? MetaStepType::RECV_FORWARD : MetaStepType::RECV_BACKWARD;
-    while (const auto message = cursor.next()) {
-      push(type, *message, from);
-      if (*message == wanted) return;
-      remember_early(kind, *message);
+    for (Message message = cursor.next(); message.stage >= 0; message = cursor.next()) {
+      push(type, message, from);
+      if (message == wanted) return;
+      remember_early(kind, message);
     }
     push(type, wanted, from);  // Nobody sends it: the verifier will say so.
   }

@@ -46,7 +46,7 @@ class MessageGaps {
 
   /// Of the message that this send or receive is about.
   Gaps& of(MetaStep step) {
-    const std::size_t key = links_.key(step.stage().value, step.microbatch().value);
+    const std::size_t key = links_.key(step.stage_value(), step.microbatch_value());
     const auto num_microbatches = static_cast<std::size_t>(links_.num_microbatches());
     switch (step.type()) {
       case MetaStepType::SEND_FORWARD:
@@ -62,7 +62,7 @@ class MessageGaps {
 
  private:
   void note_use(MetaStep part, std::uint32_t beat) {
-    const std::size_t key = links_.key(part.stage().value, part.microbatch().value);
+    const std::size_t key = links_.key(part.stage_value(), part.microbatch_value());
     if (part.type() == MetaStepType::FORWARD) gaps_[key].used = beat;
     if (makes_input_gradient(part.type())) gaps_[links_.num_keys() + key].used = beat;
   }

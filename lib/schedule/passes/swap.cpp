@@ -42,7 +42,7 @@ class RankSwap {
  private:
   static constexpr std::uint32_t kSwapped = std::numeric_limits<std::uint32_t>::max();
 
-  std::uint32_t& entry(MetaStep part) { return forward_beat_[links_.key(part.stage().value, part.microbatch().value)]; }
+  std::uint32_t& entry(MetaStep part) { return forward_beat_[links_.key(part.stage_value(), part.microbatch_value())]; }
   bool is_swapped(MetaStep part) { return entry(part) == kSwapped; }
 
   /// Writes down each chunk's forward, then, at its backward, whether it is swapped.

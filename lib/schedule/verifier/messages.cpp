@@ -21,24 +21,6 @@ MessageBoard::MessageBoard(const Schedule& schedule, const StageLinks& links)
   }
 }
 
-MessageBoard::Operation MessageBoard::operation_of(MetaStep part, std::size_t step_number, bool in_batch) const {
-  const std::size_t key = links_.key(part.stage().value, part.microbatch().value);
-  const auto num_microbatches = static_cast<std::size_t>(links_.num_microbatches());
-  const auto operation = [&](std::size_t message, bool is_send) {
-    return Operation{static_cast<MessageId>(message), static_cast<std::uint32_t>(step_number), is_send, in_batch};
-  };
-  switch (part.type()) {
-    case MetaStepType::SEND_FORWARD:
-      return operation(key + num_microbatches, true);
-    case MetaStepType::RECV_FORWARD:
-      return operation(key, false);
-    case MetaStepType::SEND_BACKWARD:
-      return operation(links_.num_keys() + key - num_microbatches, true);
-    default:
-      return operation(links_.num_keys() + key, false);
-  }
-}
-
 void MessageBoard::complete_in_batch(int rank, const Operation& operation) {
   const RankSteps& steps = schedule_.ranks[static_cast<std::size_t>(rank)];
   const MetaStep batch = steps.steps[operation.step_number];
@@ -50,8 +32,8 @@ void MessageBoard::complete_in_batch(int rank, const Operation& operation) {
 }
 
 void DirectMessages::computed(MetaStep part) {
-  const int stage = part.stage().value;
-  const int microbatch = part.microbatch().value;
+  const int stage = part.stage_value();
+  const int microbatch = part.microbatch_value();
   if (part.type() == MetaStepType::FORWARD) {
     const int to = links_.downstream(stage, microbatch);
     if (to >= 0) arrive(to, static_cast<MessageId>(links_.key(stage + 1, microbatch)));

@@ -35,7 +35,14 @@ class MessageBoard {
     bool in_batch = false;
   };
 
-  Operation operation_of(MetaStep part, std::size_t step_number, bool in_batch) const;
+  Operation operation_of(MetaStep part, std::size_t step_number, bool in_batch) const {
+    const bool is_send = part.type() == MetaStepType::SEND_FORWARD || part.type() == MetaStepType::SEND_BACKWARD;
+    const bool is_gradient = part.type() >= MetaStepType::SEND_BACKWARD;
+    const int to_receiver = is_send ? (is_gradient ? -1 : 1) : 0;
+    const std::size_t key = links_.key(part.stage_value() + to_receiver, part.microbatch_value());
+    return {static_cast<MessageId>(is_gradient ? links_.num_keys() + key : key),
+            static_cast<std::uint32_t>(step_number), is_send, in_batch};
+  }
   /// The operation's own transfer is done. A receive in a batch has arrived when all of the batch is done.
   void complete(int rank, const Operation& operation) {
     if (operation.in_batch) {

@@ -33,6 +33,18 @@ class PlaceChecker {
  public:
   PlaceChecker(const Schedule& schedule, const StageLinks& links) : schedule_(schedule), links_(links) {}
 
+  /// Whether it is a compute step, send or receive that may stand there: nearly all steps, so at the least cost.
+  bool is_plainly_right(int rank, MetaStep step) const {
+    if (step.type() > MetaStepType::RECV_BACKWARD) return false;
+    const int stage = step.stage_value();
+    const int microbatch = step.microbatch_value();
+    if (!links_.is_on(rank, stage, microbatch)) return false;
+    if (is_compute(step.type())) return true;
+    const int peer = step.peer().value;
+    return peer != rank && peer >= 0 &&
+           peer == (is_towards_end(step) ? links_.downstream(stage, microbatch) : links_.upstream(stage, microbatch));
+  }
+
   /// Why this step cannot stand on this rank, or an empty text.
   std::string refuse(int rank, MetaStep step) const {
     if (is_composite(step.type())) return refuse_composite(rank, step);
@@ -40,6 +52,10 @@ class PlaceChecker {
   }
 
  private:
+  static bool is_towards_end(MetaStep step) {
+    return step.type() == MetaStepType::SEND_FORWARD || step.type() == MetaStepType::RECV_BACKWARD;
+  }
+
   std::string refuse_simple(int rank, MetaStep step) const {
     const int stage = step.stage().value;
     const int microbatch = step.microbatch().value;
@@ -63,7 +79,7 @@ class PlaceChecker {
   }
 
   std::string refuse_peer(int rank, MetaStep step) const {
-    const bool towards_end = step.type() == MetaStepType::SEND_FORWARD || step.type() == MetaStepType::RECV_BACKWARD;
+    const bool towards_end = is_towards_end(step);
     const int stage = step.stage().value;
     const int microbatch = step.microbatch().value;
     const int other = towards_end ? links_.downstream(stage, microbatch) : links_.upstream(stage, microbatch);
@@ -138,6 +154,7 @@ std::optional<ScheduleFault> find_misplaced_step(const Schedule& schedule) {
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const std::vector<MetaStep>& steps = schedule.ranks[static_cast<std::size_t>(rank)].steps;
     for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (checker.is_plainly_right(rank, steps[i])) continue;
       if (std::string reason = checker.refuse(rank, steps[i]); !reason.empty()) {
         return ScheduleFault{PipelineRank(rank), static_cast<int>(i), steps[i],
                              safe_step_text(schedule.ranks[static_cast<std::size_t>(rank)], steps[i]),

@@ -61,8 +61,8 @@ class Progress {
   }
 
   bool has_input(int rank, MetaStep part) {
-    const int stage = part.stage().value;
-    const int microbatch = part.microbatch().value;
+    const int stage = part.stage_value();
+    const int microbatch = part.microbatch_value();
     std::size_t message = links_.key(stage, microbatch);
     int from = -1;
     if (part.type() == MetaStepType::FORWARD) {

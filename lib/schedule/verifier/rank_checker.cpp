@@ -146,15 +146,15 @@ void RankChecker::check_compute(MetaStep part) {
       if (!(state & kInputGradientDone)) fault("its BACKWARD_INPUT comes later or never");
       check_resident(part);
   }
-  const StageState& stage = stages_[static_cast<std::size_t>(part.stage().value)];
+  const StageState& stage = stages_[static_cast<std::size_t>(part.stage_value())];
   if (stage.parameters == Parameters::kSharded) fault("its stage's parameters are not unsharded");
 }
 
 void RankChecker::check_forward_input(MetaStep part) {
-  const int from = links_.upstream(part.stage().value, part.microbatch().value);
+  const int from = links_.upstream(part.stage_value(), part.microbatch_value());
   if (from < 0) return;
   if (from == rank_) {
-    const std::size_t key = links_.key(part.stage().value - 1, part.microbatch().value);
+    const std::size_t key = links_.key(part.stage_value() - 1, part.microbatch_value());
     if (!(state_[key] & kForwardDone)) fault("the stage before, on the same rank, computes it later or never");
   } else if (options_.communication && !(state_of(part) & kForwardReceived)) {
     fault(fmt::format("its input from rank {} is received later or never", from));
@@ -162,10 +162,10 @@ void RankChecker::check_forward_input(MetaStep part) {
 }
 
 void RankChecker::check_backward_input(MetaStep part) {
-  const int from = links_.downstream(part.stage().value, part.microbatch().value);
+  const int from = links_.downstream(part.stage_value(), part.microbatch_value());
   if (from < 0) return;
   if (from == rank_) {
-    const std::size_t key = links_.key(part.stage().value + 1, part.microbatch().value);
+    const std::size_t key = links_.key(part.stage_value() + 1, part.microbatch_value());
     if (!(state_[key] & kInputGradientDone)) fault("the stage after, on the same rank, computes it later or never");
   } else if (options_.communication && !(state_of(part) & kBackwardReceived)) {
     fault(fmt::format("its gradient from rank {} is received later or never", from));
@@ -180,8 +180,8 @@ void RankChecker::check_resident(MetaStep part) {
 
 void RankChecker::apply_compute(MetaStep part) {
   std::uint16_t& state = state_of(part);
-  const int microbatch = part.microbatch().value;
-  StageState& stage = stages_[static_cast<std::size_t>(part.stage().value)];
+  const int microbatch = part.microbatch_value();
+  StageState& stage = stages_[static_cast<std::size_t>(part.stage_value())];
   if (part.type() == MetaStepType::FORWARD) {
     state |= kForwardDone;
     add_alive(1);
@@ -232,7 +232,7 @@ void RankChecker::check_p2p(MetaStep part) {
 }
 
 void RankChecker::check_parameters(MetaStep step) {
-  StageState& stage = stages_[static_cast<std::size_t>(step.stage().value)];
+  StageState& stage = stages_[static_cast<std::size_t>(step.stage_value())];
   switch (step.type()) {
     case MetaStepType::UNSHARD:
       if (stage.parameters == Parameters::kUnsharded) fault("its stage is unsharded already");

@@ -48,7 +48,7 @@ class RankChecker {
   void check_activation(MetaStep step);
   void add_alive(int change);
   void fault(std::string reason);
-  std::uint16_t& state_of(MetaStep part) { return state_[links_.key(part.stage().value, part.microbatch().value)]; }
+  std::uint16_t& state_of(MetaStep part) { return state_[links_.key(part.stage_value(), part.microbatch_value())]; }
 
   const Schedule& schedule_;
   const StageLinks& links_;
