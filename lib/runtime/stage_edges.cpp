@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/tensor_bytes.hpp"
 
 namespace ppctl {
 
@@ -27,40 +28,6 @@ struct EdgeTensors {
   std::span<const EdgeTensor> span() const { return {tensors.data(), count}; }
 };
 
-ElementType element_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return ElementType::kFloat32;
-    case at::kDouble:
-      return ElementType::kFloat64;
-    case at::kBFloat16:
-      return ElementType::kBFloat16;
-    case at::kLong:
-      return ElementType::kInt64;
-    case at::kByte:
-      return ElementType::kUint8;
-    default:
-      throw_error("a tensor of type {} cannot travel between stages; float32, float64, bfloat16, int64 and uint8 can",
-                  c10::toString(type));
-  }
-}
-
-at::ScalarType scalar_type(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return at::kFloat;
-    case ElementType::kFloat64:
-      return at::kDouble;
-    case ElementType::kBFloat16:
-      return at::kBFloat16;
-    case ElementType::kInt64:
-      return at::kLong;
-    case ElementType::kUint8:
-      return at::kByte;
-  }
-  return at::kFloat;
-}
-
 /// Makes `tensors` contiguous and describes them.
 void describe(TensorList& tensors, EdgeTensors& out) {
   if (tensors.size() > kMaxEdgeTensors) {
@@ -76,7 +43,7 @@ void describe(TensorList& tensors, EdgeTensors& out) {
     tensors[i] = tensors[i].contiguous();
     view.type = element_type(tensors[i].scalar_type());
     view.dims = {tensors[i].sizes().data(), tensors[i].sizes().size()};
-    view.bytes = {static_cast<const std::byte*>(tensors[i].const_data_ptr()), tensors[i].nbytes()};
+    view.bytes = const_bytes(tensors[i]);
   }
 }
 
