@@ -6,7 +6,7 @@ namespace ppctl {
 
 ConfigReader::ConfigReader(const nlohmann::json& object, std::string origin, std::string prefix)
     : object_(object), origin_(std::move(origin)), prefix_(std::move(prefix)) {
-  if (!object_.is_object()) throw_error("{}: {} is not a JSON object", origin_, prefix_.empty() ? "the file" : prefix_);
+  PPCTL_CHECK(object_.is_object(), "{} is read as an object", prefix_);
 }
 
 bool ConfigReader::has(const std::string& key) const { return object_.contains(key) && !object_.at(key).is_null(); }
@@ -79,6 +79,9 @@ std::vector<double> ConfigReader::numbers(const std::string& key) const {
   return result;
 }
 
-ConfigReader ConfigReader::child(const std::string& key) const { return {at(key), origin_, prefix_ + key + "."}; }
+ConfigReader ConfigReader::child(const std::string& key) const {
+  if (!at(key).is_object()) fail(key, fmt::format("must be an object; it is {}", at(key).dump()));
+  return {at(key), origin_, prefix_ + key + "."};
+}
 
 }  // namespace ppctl
