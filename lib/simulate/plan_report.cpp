@@ -100,7 +100,7 @@ std::string theory_text(const Theory& theory, double ideal_ms) {
   };
   add("wall", theory.bubble_wall_ms);
   add("span", theory.bubble_span_ms);
-  text += fmt::format(" = {}", theory.bubble_formula);
+  if (theory.bubble_formula != "0") text += fmt::format(" = {}", theory.bubble_formula);
   if (theory.peak_chunks) text += fmt::format("; peak {} chunks = {}", *theory.peak_chunks, theory.peak_formula);
   return text;
 }

@@ -29,9 +29,11 @@ tr:last-child td { border-bottom: none; }
 .number { text-align: right; }
 )";
 
+/// "12", "-0.5", "7.1%", "2.24 GiB"; not a sentence that begins with a number.
 bool is_number(const std::string& cell) {
   const std::size_t first = cell.size() > 1 && cell[0] == '-' ? 1 : 0;
-  return !cell.empty() && std::isdigit(static_cast<unsigned char>(cell[first])) != 0;
+  return !cell.empty() && std::isdigit(static_cast<unsigned char>(cell[first])) != 0 &&
+         std::count(cell.begin(), cell.end(), ' ') <= 1;
 }
 
 /// A column is one of numbers if all of its cells are (a dash stands for none).

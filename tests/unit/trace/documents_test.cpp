@@ -108,10 +108,10 @@ TEST(Html, NeedsNothingFromTheNetwork) {
   report.title = "plan & run";
   report.figures = {{"wall", "6 ms"}};
   report.timelines = {small_timeline()};
-  report.tables = {{"Ranks", {"rank", "note"}, {{"0", "<none>"}, {"1", "-"}}}};
+  report.tables = {{"Ranks", {"rank", "note"}, {{"0", "3 for <none>"}, {"1", "-"}}}};
   const std::string html = render_html(report);
   EXPECT_THAT(html, HasSubstr("<title>plan &amp; run</title>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td class=\"number\">0</td><td>&lt;none&gt;</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td class=\"number\">0</td><td>3 for &lt;none&gt;</td></tr>"));
   EXPECT_THAT(html, HasSubstr("<div class=\"figure\"><b>6 ms</b><span>wall</span></div>"));
   // The one address is the name of SVG's vocabulary, which no viewer fetches.
   EXPECT_EQ(count(html, "http"), count(html, "xmlns=\"http://www.w3.org/2000/svg\""));
