@@ -33,6 +33,17 @@ TEST(ZeroBubbleTable, ReproducesThePaperForEveryRow) {
   }
 }
 
+TEST(ZeroBubbleTable, SearchIsAtOrBelowThePaperWithinItsMemory) {
+  constexpr double kRounding = 5e-5;  // the paper prints four digits
+  std::vector<ZeroBubbleRow> rows = paper_rows();
+  for (ZeroBubbleRow& row : rows) {
+    simulate_zero_bubble_row(row);
+    const std::string where = fmt::format("{} m={}", row.model, row.num_microbatches);
+    EXPECT_LE(row.ours.zb_2p.value(), row.paper.zb_2p.value() + kRounding) << where;
+    EXPECT_LE(row.ours.zb_1p.value(), row.ours.zb_h1 + 1e-9) << where;
+  }
+}
+
 TEST(ZeroBubbleTable, NamesTheLineThatItCannotRead) {
   try {
     read_zero_bubble_csv("# a comment\nmodel,p\nsmall,2,3\n", "table.csv");
