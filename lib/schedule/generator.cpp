@@ -39,6 +39,8 @@ constexpr auto kGenerators = std::to_array<GeneratorInfo>({
      true, true, generate::refuse_dualpipe, generate::dualpipe},
     {"dualpipe_v", "dualpipe on a V; parameters once", kV, 2, true, true, generate::refuse_dualpipe_v,
      generate::dualpipe_v},
+    {"auto", "the best order that a search finds for the costs and a memory limit (ZB-1p, ZB-2p)", kLoop, 1, false,
+     true, generate::refuse_auto, generate::search},
 });
 
 std::vector<std::string_view> generator_names() {

@@ -20,9 +20,11 @@ Schedule v_half(const ScheduleSpec& spec);
 Schedule v_min(const ScheduleSpec& spec);
 Schedule dualpipe(const ScheduleSpec& spec);
 Schedule dualpipe_v(const ScheduleSpec& spec);
+Schedule search(const ScheduleSpec& spec);
 
 std::optional<std::string> refuse_interleaved_1f1b(const ScheduleSpec& spec);
 std::optional<std::string> refuse_dualpipe(const ScheduleSpec& spec);
 std::optional<std::string> refuse_dualpipe_v(const ScheduleSpec& spec);
+std::optional<std::string> refuse_auto(const ScheduleSpec& spec);
 
 }  // namespace ppctl::generate
