@@ -1,7 +1,8 @@
 #include "simulate/plan_report.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,7 @@
 namespace ppctl {
 namespace {
 
-using ::testing::HasSubstr;
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 PlanReport small_report() {
   ScheduleSpec spec;
@@ -72,9 +73,9 @@ TEST(PlanReport, HasTheContractsFieldsAsJson) {
 
 TEST(PlanReport, SaysInHtmlWhatItSaysInText) {
   const std::string html = plan_html(small_report());
-  EXPECT_THAT(html, HasSubstr("<b>33.33%</b><span>bubble of the wall</span>"));
-  EXPECT_THAT(html, HasSubstr("(p-1)(F+B)"));
-  EXPECT_THAT(html, HasSubstr("<svg"));
+  EXPECT_TRUE(contains(html, "<b>33.33%</b><span>bubble of the wall</span>")) << html;
+  EXPECT_TRUE(contains(html, "(p-1)(F+B)")) << html;
+  EXPECT_TRUE(contains(html, "<svg")) << html;
 }
 
 TEST(PlanReport, LeavesOutTheTheoryWhereStagesDiffer) {
@@ -116,7 +117,7 @@ TEST(Compare, PutsTheFastestFirstAndTheRefusedLast) {
   for (std::size_t i = 1; i + 1 < rows.size(); ++i) EXPECT_LE(rows[i - 1].step_ms, rows[i].step_ms);
   EXPECT_EQ(rows.back().schedule, "dualpipe");
   ASSERT_TRUE(rows.back().refused);
-  EXPECT_THAT(comparison_text(rows), HasSubstr("refused: " + *rows.back().refused));
+  EXPECT_TRUE(contains(comparison_text(rows), "refused: " + *rows.back().refused));
 }
 
 TEST(Compare, ComparesDifferentNumbersOfChunksOnTheSameModel) {
@@ -143,8 +144,8 @@ TEST(Compare, FindsTheFastestScheduleThatFits) {
     best_fit(rows, 1 * kGib);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no schedule fits in 1.00 GiB a rank; the leanest, "));
-    EXPECT_THAT(error.what(), HasSubstr("needs 4.00 GiB"));
+    EXPECT_TRUE(contains(error.what(), "no schedule fits in 1.00 GiB a rank; the leanest, ")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "needs 4.00 GiB")) << error.what();
   }
 }
 

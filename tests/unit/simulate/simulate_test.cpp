@@ -1,6 +1,5 @@
 #include "simulate/simulate.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -9,8 +8,6 @@
 
 namespace ppctl {
 namespace {
-
-using ::testing::HasSubstr;
 
 Schedule generated(const std::string& name, int pp, int chunks, int num_microbatches) {
   ScheduleSpec spec;

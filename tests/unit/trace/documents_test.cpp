@@ -1,6 +1,7 @@
 // The Chrome trace, the SVG and the HTML page.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string_view>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -14,8 +15,7 @@
 namespace ppctl {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 TimelineEvent event(EventKind kind, int stage, int microbatch, double start_ms, double end_ms, int lane = 0,
                     int peer = -1) {
@@ -73,15 +73,15 @@ TEST(ChromeTrace, KeepsSeveralTimelinesApart) {
   int last = 0;
   for (const auto& e : trace.at("traceEvents")) last = std::max(last, e.at("pid").get<int>());
   EXPECT_EQ(last, 3);
-  EXPECT_THAT(out.str(), HasSubstr("a <small> one rank 1"));
+  EXPECT_TRUE(contains(out.str(), "a <small> one rank 1")) << out.str();
 }
 
 TEST(Svg, DrawsABoxForEachStepAndEscapesTheTitle) {
   const std::string svg = render_svg(small_timeline());
   EXPECT_EQ(count(svg, "<g><title>"), 5U);
-  EXPECT_THAT(svg, HasSubstr("a &lt;small&gt; one"));
-  EXPECT_THAT(svg, HasSubstr("<title>backward, stage 0, microbatch 3: 4 to 6 ms (2 ms)</title>"));
-  EXPECT_THAT(svg, HasSubstr(">83.3%</text>"));
+  EXPECT_TRUE(contains(svg, "a &lt;small&gt; one")) << svg;
+  EXPECT_TRUE(contains(svg, "<title>backward, stage 0, microbatch 3: 4 to 6 ms (2 ms)</title>")) << svg;
+  EXPECT_TRUE(contains(svg, ">83.3%</text>")) << svg;
   EXPECT_EQ(count(svg, "<g>"), count(svg, "</g>"));
 }
 
@@ -91,16 +91,16 @@ TEST(Svg, MergesStepsThatAreTooNarrowToSee) {
   for (int m = 0; m < 100'000; ++m) timeline.ranks[0].push_back(event(EventKind::kForward, 0, m, m, m + 1));
   const std::string svg = render_svg(timeline);
   EXPECT_LT(count(svg, "<rect"), 20U);
-  EXPECT_THAT(svg, HasSubstr("100000 steps of kind forward"));
+  EXPECT_TRUE(contains(svg, "100000 steps of kind forward")) << svg;
 }
 
 TEST(Svg, LeavesOutTheMiddleRanks) {
   Timeline timeline;
   for (int rank = 0; rank < 100; ++rank) timeline.ranks.push_back({event(EventKind::kForward, rank, 0, 0, 1)});
   const std::string svg = render_svg(timeline, {.max_ranks = 10});
-  EXPECT_THAT(svg, HasSubstr("90 more ranks"));
-  EXPECT_THAT(svg, HasSubstr(">rank 99<"));
-  EXPECT_THAT(svg, Not(HasSubstr(">rank 50<")));
+  EXPECT_TRUE(contains(svg, "90 more ranks")) << svg;
+  EXPECT_TRUE(contains(svg, ">rank 99<")) << svg;
+  EXPECT_FALSE(contains(svg, ">rank 50<"));
 }
 
 TEST(Html, NeedsNothingFromTheNetwork) {
@@ -110,9 +110,9 @@ TEST(Html, NeedsNothingFromTheNetwork) {
   report.timelines = {small_timeline()};
   report.tables = {{"Ranks", {"rank", "note"}, {{"0", "3 for <none>"}, {"1", "-"}}}};
   const std::string html = render_html(report);
-  EXPECT_THAT(html, HasSubstr("<title>plan &amp; run</title>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td class=\"number\">0</td><td>3 for &lt;none&gt;</td></tr>"));
-  EXPECT_THAT(html, HasSubstr("<div class=\"figure\"><b>6 ms</b><span>wall</span></div>"));
+  EXPECT_TRUE(contains(html, "<title>plan &amp; run</title>")) << html;
+  EXPECT_TRUE(contains(html, "<tr><td class=\"number\">0</td><td>3 for &lt;none&gt;</td></tr>")) << html;
+  EXPECT_TRUE(contains(html, "<div class=\"figure\"><b>6 ms</b><span>wall</span></div>")) << html;
   // The one address is the name of SVG's vocabulary, which no viewer fetches.
   EXPECT_EQ(count(html, "http"), count(html, "xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_EQ(count(html, "<script"), 0U);
