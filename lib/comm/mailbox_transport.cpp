@@ -13,7 +13,7 @@ namespace ppctl {
 namespace {
 
 constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kCheckInterval = 50 * kMillisecond;
+constexpr Nanoseconds kCheckInterval = 25 * kMillisecond;
 
 /// What a send is to its owner: done.
 class Done : public Request {

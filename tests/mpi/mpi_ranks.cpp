@@ -166,8 +166,14 @@ void wait_for_rank_1(Transport& transport) {
   transport.start(receive_from(1, 5, never))->wait(soon(), "the activations");
 }
 
+/// mpirun sends survivors SIGTERM, sometimes within milliseconds; a trainer catches it.
+void catch_sigterm() {
+  std::signal(SIGTERM, [](int) { terminated = 1; });
+}
+
 void kill(Communicator& comm) {
   Transport& transport = comm.transport();
+  catch_sigterm();
   transport.set_status(transport.rank() == 1 ? "step 12, 3F4" : "step 12, 1B2");
   comm.group(all_ranks(transport), "all")->barrier(soon());
   if (transport.rank() == 1) std::raise(SIGKILL);
@@ -176,7 +182,7 @@ void kill(Communicator& comm) {
 
 void kill_while_others_compute(Communicator& comm) {
   Transport& transport = comm.transport();
-  std::signal(SIGTERM, [](int) { terminated = 1; });
+  catch_sigterm();
   transport.set_status(transport.rank() == 1 ? "step 12, 3F4" : "step 12, 1B2");
   comm.group(all_ranks(transport), "all")->barrier(soon());
   if (transport.rank() == 1) std::raise(SIGKILL);

@@ -144,6 +144,7 @@ std::optional<std::string> MpiTransport::find_dead() {
   if (!place_.memory) return std::nullopt;
   std::string dead;
   std::string others;
+  std::string known;  // what a rank that has ended had noticed: its end follows from another's
   for (std::size_t i = 0; i < place_.local_ranks.size(); ++i) {
     const int other = place_.local_ranks[i];
     if (other == place_.rank) continue;
@@ -151,14 +152,18 @@ std::optional<std::string> MpiTransport::find_dead() {
     RankPanel& shown = *panel(other);
     std::string status = shown.status.read();
     if (status.empty()) status = "set-up";
-    // A rank that ends in order says so before it ends, so that this order of questions has no race.
-    if (!is_alive(process) && shown.left.load(std::memory_order_acquire) == 0) {
+    // A rank that ends in order, or because of a failure, says so before it ends, so that this order of questions has
+    // no race.
+    const bool alive = is_alive(process);
+    const bool noticed = shown.failed.load(std::memory_order_acquire) != 0;
+    if (!alive && !noticed && shown.left.load(std::memory_order_acquire) == 0) {
       dead += fmt::format("{}rank {} (pid {}) died in {}", dead.empty() ? "" : ", ", other, process.pid, status);
-    } else {
-      others += fmt::format(", rank {} in {}", other, status);
+      continue;
     }
+    if (!alive && noticed) known = shown.failure.read();
+    others += fmt::format(", rank {} in {}", other, status);
   }
-  if (dead.empty()) return std::nullopt;
+  if (dead.empty()) return known.empty() ? std::nullopt : std::optional(known);
   const std::string mine = panel(place_.rank)->status.read();
   return fmt::format("{}; rank {} was in {}{}", dead, place_.rank, mine.empty() ? "set-up" : mine, others);
 }
