@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <new>
 #include <vector>
@@ -96,19 +97,25 @@ PPCTL_INLINE void unpack_rows(const Accumulator<T>* from, std::int64_t padded_di
   }
 }
 
-/// Scores to unnormalised probabilities, in place; returns their sum. Columns from `valid` on become zero.
+/// Takes the columns from `valid` on out of a softmax. Rows are worked on up to their padded end, so that no loop has a
+/// remainder that is not vectorised.
 template <class A>
-PPCTL_INLINE A exponentiate(A* scores, std::int64_t valid, std::int64_t columns, A& largest) {
+PPCTL_INLINE void mask_columns(A* scores, std::int64_t valid, std::int64_t columns) {
+  for (std::int64_t j = valid; j < columns; ++j) scores[j] = -std::numeric_limits<A>::infinity();
+}
+
+/// Scores to unnormalised probabilities, in place; returns their sum. `columns` is a multiple of kTileColumns.
+template <class A>
+PPCTL_INLINE A exponentiate(A* scores, std::int64_t columns, A& largest) {
   A top = scores[0];
 #pragma omp simd reduction(max : top)
-  for (std::int64_t j = 0; j < valid; ++j) top = scores[j] > top ? scores[j] : top;
+  for (std::int64_t j = 0; j < columns; ++j) top = scores[j] > top ? scores[j] : top;
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < valid; ++j) {
+  for (std::int64_t j = 0; j < columns; ++j) {
     scores[j] = vector_exp(scores[j] - top);
     sum += scores[j];
   }
-  for (std::int64_t j = valid; j < columns; ++j) scores[j] = A(0);
   largest = top;
   return sum;
 }
@@ -151,8 +158,9 @@ PPCTL_INLINE void forward_block(const ForwardCall<T>& call, std::int64_t sample,
   for (std::int64_t row = 0; row < rows.count; ++row) {
     const std::int64_t query = rows.first + row;
     A* scores = call.scores + row * columns;
+    mask_columns(scores, call.options.causal ? query + 1 : keys, columns);
     A largest = 0;
-    const A sum = exponentiate(scores, call.options.causal ? query + 1 : keys, columns, largest);
+    const A sum = exponentiate(scores, columns, largest);
     inverse_sums[row] = A(1) / sum;
     call.log_sum_exp[(sample * shape.layout.heads + head) * shape.sequence + query] = largest + std::log(sum);
     if (call.options.dropout.active()) {
@@ -231,7 +239,6 @@ PPCTL_INLINE void backward_block(const BackwardCall<T>& call, std::int64_t sampl
                call.dscores, columns, false);
   for (std::int64_t row = 0; row < rows.count; ++row) {
     const std::int64_t query = rows.first + row;
-    const std::int64_t valid = call.options.causal ? query + 1 : keys;
     A* p = call.scores + row * columns;
     A* dp = call.dscores + row * columns;
     const A* d = call.douts + row * padded_dim;
@@ -240,9 +247,10 @@ PPCTL_INLINE void backward_block(const BackwardCall<T>& call, std::int64_t sampl
 #pragma omp simd reduction(+ : delta)
     for (std::int64_t i = 0; i < dim; ++i) delta += d[i] * static_cast<A>(o[i]);
     const A lse = call.log_sum_exp[(sample * shape.layout.heads + head) * shape.sequence + query];
+    mask_columns(p, call.options.causal ? query + 1 : keys, columns);
     if (call.options.dropout.active()) {
-      row_factors(call.options.dropout, shape, sample, head, query, keys, call.factors);
-      for (std::int64_t j = 0; j < valid; ++j) {
+      row_factors(call.options.dropout, shape, sample, head, query, columns, call.factors);
+      for (std::int64_t j = 0; j < columns; ++j) {
         const A probability = vector_exp(p[j] - lse);
         const A factor = static_cast<A>(call.factors[j]);
         p[j] = probability * factor;
@@ -250,14 +258,10 @@ PPCTL_INLINE void backward_block(const BackwardCall<T>& call, std::int64_t sampl
       }
     } else {
 #pragma omp simd
-      for (std::int64_t j = 0; j < valid; ++j) {
+      for (std::int64_t j = 0; j < columns; ++j) {
         p[j] = vector_exp(p[j] - lse);
         dp[j] = p[j] * (dp[j] - delta);
       }
-    }
-    for (std::int64_t j = valid; j < columns; ++j) {
-      p[j] = A(0);
-      dp[j] = A(0);
     }
   }
   tile_gemm<A>(keys, padded_dim, rows.count, {call.scores, 1, columns}, call.douts, padded_dim, call.dvalues,

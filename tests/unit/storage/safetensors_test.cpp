@@ -190,7 +190,7 @@ TEST_F(Safetensors, RefusesOrReadsEveryMutatedFileWithoutAnythingElse) {
   const std::string original = read_bytes();
   std::mt19937 random(20240611);
   int refused = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 800; ++round) {
     std::string mutated = original;
     const int changes = 1 + static_cast<int>(random() % 4);
     for (int i = 0; i < changes && !mutated.empty(); ++i) {
@@ -224,7 +224,7 @@ TEST_F(Safetensors, RefusesOrReadsEveryMutatedFileWithoutAnythingElse) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(refused, 300);
 }
 
 }  // namespace
