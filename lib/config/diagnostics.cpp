@@ -45,9 +45,7 @@ std::string excerpt(std::string_view line, std::size_t column) {
 }  // namespace
 
 void Diagnostics::add(SourceMark mark, std::string rule) {
-  const auto same = [&](const Problem& p) { return p.mark == mark && p.rule == rule; };
-  if (std::any_of(problems_.begin(), problems_.end(), same)) return;
-  problems_.push_back({mark, std::move(rule)});
+  if (seen_.emplace(mark, rule).second) problems_.push_back({mark, std::move(rule)});
 }
 
 std::string Diagnostics::source_line(int line) const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <compare>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/load.hpp"
@@ -46,6 +48,7 @@ class Diagnostics {
   std::string_view text_;
   const std::vector<std::string>& sets_;
   std::vector<Problem> problems_;
+  std::set<std::pair<SourceMark, std::string>> seen_;
 };
 
 }  // namespace ppctl

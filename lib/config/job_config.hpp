@@ -8,32 +8,32 @@
 
 namespace ppctl {
 
-/// The job, as plain structs with one field a YAML key. Paths are absolute (relative ones in a file are relative to the file). Each
-/// field's comment gives unit and trade-off; its initialiser is the default.
+/// The job, as plain structs with one field a YAML key. Paths are absolute (relative ones in a file are relative to the
+/// file). Each field's comment gives unit and trade-off; its initialiser is the default.
 struct ModelConfig {
-  std::string from;                ///< Hugging Face folder; empty: family and dimensions below
-  std::string family;              ///< "llama", "qwen3", "gpt2", ...
-  std::string dtype = "float32";   ///< of parameters and activations: float32 | bfloat16
-  /// Dimensions and other config.json keys under their Hugging Face names, as JSON text by key ("hidden_size" -> "64"). With `from`,
-  /// they override the folder's config.json.
+  std::string from;               ///< Hugging Face folder; empty: family and dimensions below
+  std::string family;             ///< "llama", "qwen3", "gpt2", ...
+  std::string dtype = "float32";  ///< of parameters and activations: float32 | bfloat16
+  /// Dimensions and other config.json keys under their Hugging Face names, as JSON text by key ("hidden_size" -> "64").
+  /// With `from`, they override the folder's config.json.
   std::map<std::string, std::string> hf;
-  bool load_weights = true;        ///< with `from`: read its weights; false: initialise by seed
+  bool load_weights = true;  ///< with `from`: read its weights; false: initialise by seed
 };
 
 struct DataConfig {
-  std::string kind = "text";          ///< text (bytes of files) | tokens (flat token file)
-  std::vector<std::string> path;      ///< files, or folders whose files are read in name order (text)
-  std::string pixels;                 ///< multimodal jobs: the images, float32 [image, channel, row, column]; empty: none
-  std::string token_dtype = "uint16"; ///< uint16 | uint32
-  std::int64_t sequence_length = 128; ///< tokens a sample
-  std::string order = "shuffled";     ///< sequential | shuffled (a function of seed and epoch)
-  double eval_fraction = 0.0;         ///< share of the samples, from the end of the data, held out for evaluation
+  std::string kind = "text";      ///< text (bytes of files) | tokens (flat token file)
+  std::vector<std::string> path;  ///< files, or folders whose files are read in name order (text)
+  std::string pixels;             ///< multimodal jobs: the images, float32 [image, channel, row, column]; empty: none
+  std::string token_dtype = "uint16";  ///< uint16 | uint32
+  std::int64_t sequence_length = 128;  ///< tokens a sample
+  std::string order = "shuffled";      ///< sequential | shuffled (a function of seed and epoch)
+  double eval_fraction = 0.0;          ///< share of the samples, from the end of the data, held out for evaluation
 };
 
 struct BatchConfig {
-  std::int64_t global_size = 0;       ///< samples a step, over all replicas
-  std::int64_t microbatch_size = 0;   ///< samples; 0: from `microbatches`
-  std::int64_t microbatches = 0;      ///< a replica and step; 0: from `microbatch_size`
+  std::int64_t global_size = 0;      ///< samples a step, over all replicas
+  std::int64_t microbatch_size = 0;  ///< samples; 0: from `microbatches`
+  std::int64_t microbatches = 0;     ///< a replica and step; 0: from `microbatch_size`
 };
 
 struct ParallelConfig {
@@ -44,56 +44,56 @@ struct ParallelConfig {
 };
 
 struct PipelineConfig {
-  std::string schedule = "1f1b";     ///< a generator's name, or "file"
-  std::string schedule_file;         ///< with {file: ...}
-  int chunks = 0;                    ///< stages a rank; 0: auto
-  std::string layers = "uniform";    ///< uniform | list | auto
-  std::vector<int> layer_counts;     ///< with `layers: [...]`, one a stage
+  std::string schedule = "1f1b";   ///< a generator's name, or "file"
+  std::string schedule_file;       ///< with {file: ...}
+  int chunks = 0;                  ///< stages a rank; 0: auto
+  std::string layers = "uniform";  ///< uniform | list | auto
+  std::vector<int> layer_counts;   ///< with `layers: [...]`, one a stage
   bool overlap_p2p = false;
   bool overlap_b_f = false;
-  std::optional<bool> duplex;        ///< unset: auto (on under overlap_b_f)
-  bool split_backward = false;       ///< dx and dw apart also in schedules that do not need it
-  int group = 0;                     ///< interleaved: microbatches a group; 0: default
-  bool less_memory = false;          ///< interleaved
-  double memory_limit = 0;           ///< auto: microbatches of activations a rank
-  bool post_validation = false;      ///< zero-bubble optimizer step without a global barrier
+  std::optional<bool> duplex;    ///< unset: auto (on under overlap_b_f)
+  bool split_backward = false;   ///< dx and dw apart also in schedules that do not need it
+  int group = 0;                 ///< interleaved: microbatches a group; 0: default
+  bool less_memory = false;      ///< interleaved
+  double memory_limit = 0;       ///< auto: microbatches of activations a rank
+  bool post_validation = false;  ///< zero-bubble optimizer step without a global barrier
 };
 
 struct RecomputeConfig {
   bool full = false;
   bool attention = false;
   bool mlp = false;
-  int every = 1;                     ///< of each `every`-th layer
+  int every = 1;  ///< of each `every`-th layer
 };
 
 struct SwapConfig {
-  std::string layers;                ///< "" (off) | all | auto | list
+  std::string layers;  ///< "" (off) | all | auto | list
   std::vector<int> layer_list;
-  std::string tier = "host";         ///< host | file
+  std::string tier = "host";  ///< host | file
   std::string folder;
 };
 
 struct FsdpConfig {
-  std::string reduce = "step";       ///< step | microbatch
+  std::string reduce = "step";  ///< step | microbatch
   bool reshard_after_forward = false;
 };
 
 struct PrecisionConfig {
-  std::string param;                 ///< dtype of compute; empty: the model's
+  std::string param;  ///< dtype of compute; empty: the model's
   std::string reduce = "float32";
 };
 
 struct MpipeConfig {
   bool enabled = false;
-  int layers = -1;                   ///< encoder layers that are transposed; -1: all
-  std::string mode = "just_in_time"; ///< before_body | just_in_time
-  std::string backward = "owner";    ///< owner | recompute
+  int layers = -1;                    ///< encoder layers that are transposed; -1: all
+  std::string mode = "just_in_time";  ///< before_body | just_in_time
+  std::string backward = "owner";     ///< owner | recompute
   std::string body = "1f1b";
 };
 
 struct LinkConfig {
   double latency_us = 0;
-  double bandwidth_gbps = 0;         ///< 10^9 bits a second; 0: unlimited
+  double bandwidth_gbps = 0;  ///< 10^9 bits a second; 0: unlimited
 };
 
 struct OptimizerConfig {
@@ -103,54 +103,54 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  std::string decay = "matrices";    ///< all | matrices
-  double clip_norm = 1.0;            ///< 0: no clipping
+  std::string decay = "matrices";  ///< all | matrices
+  double clip_norm = 1.0;          ///< 0: no clipping
 };
 
 struct LrScheduleConfig {
-  std::string kind = "constant";     ///< constant | linear | cosine | wsd
-  int warmup_steps = 0;              ///< lr · min(1, (step + 1) / warmup_steps)
-  std::int64_t total_steps = 0;      ///< 0: the job's steps
-  double final_ratio = 0.0;          ///< of lr, at the end of linear, cosine, wsd
-  int decay_steps = 0;               ///< wsd: the last steps in which it decays
+  std::string kind = "constant";  ///< constant | linear | cosine | wsd
+  int warmup_steps = 0;           ///< lr · min(1, (step + 1) / warmup_steps)
+  std::int64_t total_steps = 0;   ///< 0: the job's steps
+  double final_ratio = 0.0;       ///< of lr, at the end of linear, cosine, wsd
+  int decay_steps = 0;            ///< wsd: the last steps in which it decays
 };
 
 struct CheckpointConfig {
-  std::string folder;                ///< empty: no checkpoints
-  int every = 0;                     ///< steps; 0: only at the end
+  std::string folder;  ///< empty: no checkpoints
+  int every = 0;       ///< steps; 0: only at the end
   int keep = 2;
-  std::string export_when = "never"; ///< `export: never | final`: a Hugging Face folder, <folder>/hf
-  bool resume = true;                ///< from the newest complete checkpoint in the folder
+  std::string export_when = "never";  ///< `export: never | final`: a Hugging Face folder, <folder>/hf
+  bool resume = true;                 ///< from the newest complete checkpoint in the folder
 };
 
 struct EvalConfig {
-  int every = 0;                     ///< steps; 0: off
+  int every = 0;  ///< steps; 0: off
   int batches = 8;
 };
 
 struct LogConfig {
-  std::string json;                  ///< JSON lines; empty: none
-  int every = 1;                     ///< steps between console lines
+  std::string json;  ///< JSON lines; empty: none
+  int every = 1;     ///< steps between console lines
 };
 
 /// A continuation that is generated at the end of training.
 struct SampleConfig {
-  std::string prompt;                ///< empty: none
+  std::string prompt;  ///< empty: none
   int tokens = 200;
-  double temperature = 0.8;          ///< 0: greedy
-  int top_k = 40;                    ///< 0: all
+  double temperature = 0.8;  ///< 0: greedy
+  int top_k = 40;            ///< 0: all
 };
 
 struct JobConfig {
-  std::string file;                  ///< where it was read from
+  std::string file;  ///< where it was read from
   std::string name = "job";
   std::uint64_t seed = 1;
-  std::int64_t steps = 0;            ///< stop after this many; 0: by tokens
-  std::int64_t stop_tokens = 0;      ///< stop once so many tokens were trained on; 0: by steps
-  int accumulate = 1;                ///< batches an optimizer step
-  int threads = 1;                   ///< compute threads a rank
+  std::int64_t steps = 0;        ///< stop after this many; 0: by tokens
+  std::int64_t stop_tokens = 0;  ///< stop once so many tokens were trained on; 0: by steps
+  int accumulate = 1;            ///< batches an optimizer step
+  int threads = 1;               ///< compute threads a rank
   std::string device = "cpu";
-  double timeout_s = 300;            ///< deadline of each wait for another rank
+  double timeout_s = 300;  ///< deadline of each wait for another rank
   ModelConfig model;
   DataConfig data;
   BatchConfig batch;

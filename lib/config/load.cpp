@@ -29,14 +29,6 @@ std::string read_whole_file(const std::string& file) {
   return text;
 }
 
-/// Keys of the top of the file that begin so are the user's: a place for anchors.
-void declare_private_keys(MapReader& job) {
-  if (job.node() == nullptr) return;
-  for (const YamlNode::Entry& entry : job.node()->entries) {
-    if (entry.key.starts_with("x-")) job.declare(entry.key);
-  }
-}
-
 }  // namespace
 
 void read_job(MapReader& job, JobConfig& config, const ScheduleRules& schedules) {
@@ -67,7 +59,6 @@ void read_job(MapReader& job, JobConfig& config, const ScheduleRules& schedules)
   read_eval(job, config.eval);
   read_log(job, config.log);
   read_sample(job, config.sample);
-  declare_private_keys(job);
   job.finish();
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "base/did_you_mean.hpp"
@@ -42,14 +43,15 @@ SourceMark ReadContext::mark_of(std::string_view key) const {
 
 void ReadContext::report_unknown_keys() {
   for (const UnknownKey& found : unknown) {
-    std::string hint = did_you_mean(found.key, views(found.known));
+    std::string hint = did_you_mean(found.key, views(*found.known));
     if (hint.empty()) {
       const auto same = [&](const std::string& key) { return last_component(key) == found.key; };
       const auto elsewhere = std::find_if(known.begin(), known.end(), same);
       if (elsewhere != known.end()) hint = fmt::format(" (did you mean '{}'?)", *elsewhere);
     }
     constexpr std::size_t kFew = 12;
-    if (hint.empty() && found.known.size() <= kFew) hint = fmt::format(" (its keys: {})", fmt::join(found.known, ", "));
+    if (hint.empty() && found.known->size() <= kFew)
+      hint = fmt::format(" (its keys: {})", fmt::join(*found.known, ", "));
     const std::string where = found.section.empty() ? "" : fmt::format(" in '{}'", found.section);
     diagnostics.add(found.mark, fmt::format("unknown key '{}'{}{}", found.key, where, hint));
   }
@@ -225,9 +227,12 @@ void MapReader::require(std::string_view key, std::string_view example) {
 
 void MapReader::finish() {
   if (!node_) return;
+  const auto known = std::make_shared<const std::vector<std::string>>(known_);
   for (const YamlNode::Entry& entry : node_->entries) {
-    if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
-    context_.unknown.push_back({path_, entry.key, entry.mark, known_});
+    // Keys of the top that begin so are the user's own: a place for anchors.
+    const bool user_owned = path_.empty() && entry.key.starts_with("x-");
+    if (user_owned || std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
+    context_.unknown.push_back({path_, entry.key, entry.mark, known});
   }
 }
 

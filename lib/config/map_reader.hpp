@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -22,7 +23,7 @@ struct ReadContext {
     std::string section;  ///< "" for the top of the file
     std::string key;
     SourceMark mark;
-    std::vector<std::string> known;  ///< keys of that section
+    std::shared_ptr<const std::vector<std::string>> known;  ///< keys of that section
   };
 
   explicit ReadContext(Diagnostics& problems) : diagnostics(problems) {}

@@ -23,7 +23,9 @@ constexpr int kDeepest = 32;
 /// Turns yaml-cpp's events into a tree.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(int source, Diagnostics& diagnostics) : source_(source), diagnostics_(diagnostics) {}
+  /// `separated`: the text has a line that begins with ---.
+  TreeBuilder(int source, bool separated, Diagnostics& diagnostics)
+      : source_(source), separated_(separated), diagnostics_(diagnostics) {}
 
   YamlPtr root() const { return root_; }
   SourceMark to_mark(const YAML::Mark& mark) const {
@@ -31,7 +33,9 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (documents_++ > 0) diagnostics_.add(to_mark(mark), "a second document begins here; a job file has one");
+    if (documents_++ == 0) return;
+    diagnostics_.add(to_mark(mark), separated_ ? "a second document begins here; a job file has one"
+                                               : "this does not belong to what comes before it");
   }
   void OnDocumentEnd() override {}
 
@@ -192,6 +196,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   int source_;
+  bool separated_;
   Diagnostics& diagnostics_;
   YamlPtr root_;
   std::vector<Open> open_;
@@ -244,11 +249,11 @@ const YamlNode::Entry* YamlNode::find(std::string_view key) const {
 YamlPtr parse_yaml(std::string_view text, int source, Diagnostics& diagnostics) {
   if (!check_text(text, source, diagnostics)) return nullptr;
   std::istringstream stream{std::string(text)};
-  TreeBuilder builder(source, diagnostics);
+  TreeBuilder builder(source, text.find("\n---") != std::string_view::npos, diagnostics);
   try {
     YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
-    }
+    // At most two: at a stray bracket yaml-cpp would begin one empty document after the other without end.
+    if (parser.HandleNextDocument(builder)) parser.HandleNextDocument(builder);
   } catch (const YAML::Exception& error) {
     diagnostics.add(builder.to_mark(error.mark), fmt::format("this is not valid YAML: {}", error.msg));
     return nullptr;

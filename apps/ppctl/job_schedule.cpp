@@ -1,0 +1,108 @@
+#include "job_schedule.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "schedule/text.hpp"
+#include "schedule/verify.hpp"
+
+namespace ppctl {
+namespace {
+
+void check_fits(const Schedule& schedule, const JobConfig& job) {
+  if (schedule.pp() != job.parallel.pp) {
+    throw_error("{}: a schedule for {} ranks, but parallel.pp is {}", job.pipeline.schedule_file, schedule.pp(),
+                job.parallel.pp);
+  }
+  if (schedule.num_microbatches != job.num_microbatches()) {
+    throw_error("{}: a schedule for {} microbatches, but a replica has {} a step", job.pipeline.schedule_file,
+                schedule.num_microbatches, job.num_microbatches());
+  }
+}
+
+}  // namespace
+
+ScheduleSpec schedule_spec(const JobConfig& job) {
+  ScheduleSpec spec;
+  spec.name = job.pipeline.schedule;
+  spec.pp = job.parallel.pp;
+  spec.chunks = job.pipeline.chunks;
+  spec.num_microbatches = job.num_microbatches();
+  spec.group = job.pipeline.group;
+  spec.less_memory = job.pipeline.less_memory;
+  spec.memory_limit = job.pipeline.memory_limit;
+  return spec;
+}
+
+PassOptions pass_options(const JobConfig& job) {
+  PassOptions options;
+  options.split_backward = job.pipeline.split_backward;
+  options.overlap_b_f = job.pipeline.overlap_b_f;
+  options.overlap_p2p = job.pipeline.overlap_p2p;
+  options.duplex = job.pipeline.duplex.value_or(job.pipeline.overlap_b_f);
+  options.fsdp = job.parallel.dp_shard > 1;
+  options.reshard_after_forward = job.fsdp.reshard_after_forward;
+  options.reduce_every_microbatch = job.fsdp.reduce == "microbatch";
+  options.swap = !job.swap.layers.empty();
+  return options;
+}
+
+Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& stage_costs) {
+  Schedule schedule;
+  if (job.pipeline.schedule == "file") {
+    schedule = read_schedule_file(job.pipeline.schedule_file);
+    check_fits(schedule, job);
+  } else {
+    ScheduleSpec spec = schedule_spec(job);
+    spec.stage_costs = stage_costs;
+    schedule = generate_schedule(spec);
+  }
+  if (is_compute_only(schedule)) lower_schedule(schedule, pass_options(job));
+  VerifyOptions verify;
+  verify.fsdp = job.parallel.dp_shard > 1;
+  verify_schedule_or_throw(schedule, verify);
+  return schedule;
+}
+
+Schedule read_schedule_file(const std::string& file) {
+  if (std::filesystem::is_directory(file)) throw_error("{}: is a folder; a schedule is a CSV file", file);
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw_error("{}: cannot be opened: {}", file, std::strerror(errno));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return read_csv(text.str(), file);
+}
+
+bool is_compute_only(const Schedule& schedule) {
+  const auto computes = [](MetaStep step) {
+    return is_compute(step.type()) || step.type() == MetaStepType::OVERLAP_B_F;
+  };
+  return std::all_of(schedule.ranks.begin(), schedule.ranks.end(), [&](const RankSteps& rank) {
+    return std::all_of(rank.steps.begin(), rank.steps.end(), computes);
+  });
+}
+
+ScheduleRules schedule_rules() {
+  ScheduleRules rules;
+  for (const GeneratorInfo& info : generators()) rules.names.emplace_back(info.name);
+  rules.refuse = [](const JobConfig& job) -> std::optional<std::string> {
+    const auto reason = refuse_schedule(schedule_spec(job));
+    if (!reason) return std::nullopt;
+    return fmt::format("schedule {}: {}", job.pipeline.schedule, *reason);
+  };
+  rules.num_stages = [](const JobConfig& job) -> std::optional<int> {
+    const GeneratorInfo* info = find_generator(job.pipeline.schedule);
+    if (info == nullptr) return std::nullopt;
+    const int chunks = job.pipeline.chunks > 0 ? job.pipeline.chunks : info->default_chunks;
+    return info->placement == PlacementKind::kBidirectional ? job.parallel.pp : job.parallel.pp * chunks;
+  };
+  return rules;
+}
+
+}  // namespace ppctl

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "config/load.hpp"
+#include "schedule/generator.hpp"
+#include "schedule/pass.hpp"
+#include "schedule/schedule.hpp"
+
+namespace ppctl {
+
+/// What a job's pipeline section asks of the generators. REQUIRES: the schedule is not read from a file.
+ScheduleSpec schedule_spec(const JobConfig& job);
+/// The passes that lower a job's schedule.
+PassOptions pass_options(const JobConfig& job);
+
+/// The very schedule that a job runs: generated, or read from its file, then lowered where it is not executable
+/// already, and proved by the verifier. `costs` (one a stage) matter to schedules that look at them; empty: all stages
+/// alike. Throws Error.
+Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& stage_costs = {});
+
+/// A schedule from a CSV file, as it stands there. Throws Error with file:line:column.
+Schedule read_schedule_file(const std::string& file);
+/// Whether the steps are those of a generator: compute steps and pairs of them, no communication.
+bool is_compute_only(const Schedule& schedule);
+
+/// What lib/config needs to know of the schedules.
+ScheduleRules schedule_rules();
+
+}  // namespace ppctl
