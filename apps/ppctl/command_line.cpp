@@ -56,10 +56,12 @@ std::string usage_error(CLI::App& app, const CLI::ParseError& error) {
   const std::string help = fmt::format("ppctl {}{}--help lists what there is.", command == "ppctl" ? "" : command,
                                        command == "ppctl" ? "" : " ");
   const std::vector<std::string> left = app.remaining(true);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !left.empty()) {
+  // An unknown word often makes a required one missing: speak of the cause.
+  const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if ((missing || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) && !left.empty()) {
     return fmt::format("unknown argument '{}'{}\n{}", left.front(), suggest(app, left.front()), help);
   }
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && innermost(app) == &app) {
+  if (missing && innermost(app) == &app) {
     return fmt::format("no command was given\n{}", help);
   }
   return fmt::format("{}\n{}", error.what(), help);
@@ -96,7 +98,7 @@ int run_command_line(int argc, char** argv) {
       if (!silent) print(app.version() + "\n");
       return kExitOk;
     } catch (const CLI::CallForHelp&) {
-      if (!silent) print(innermost(app)->help());
+      if (!silent) print(app.help());
       return kExitOk;
     } catch (const CLI::ParseError& error) {
       throw_error("{}", usage_error(app, error));

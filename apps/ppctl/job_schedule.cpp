@@ -1,5 +1,7 @@
 #include "job_schedule.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -7,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/did_you_mean.hpp"
 #include "base/error.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
@@ -67,6 +70,13 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
   verify.fsdp = job.parallel.dp_shard > 1;
   verify_schedule_or_throw(schedule, verify);
   return schedule;
+}
+
+const GeneratorInfo& generator_or_throw(const std::string& name) {
+  if (const GeneratorInfo* info = find_generator(name)) return *info;
+  std::vector<std::string_view> names;
+  for (const GeneratorInfo& info : generators()) names.push_back(info.name);
+  throw_error("unknown schedule '{}'{}; schedules are: {}", name, did_you_mean(name, names), fmt::join(names, ", "));
 }
 
 Schedule read_schedule_file(const std::string& file) {

@@ -17,6 +17,8 @@ PassOptions pass_options(const JobConfig& job);
 /// alike. Throws Error.
 Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& stage_costs = {});
 
+/// The generator of that name. Throws Error with what was probably meant.
+const GeneratorInfo& generator_or_throw(const std::string& name);
 /// A schedule from a CSV file, as it stands there. Throws Error with file:line:column.
 Schedule read_schedule_file(const std::string& file);
 /// Whether the steps are those of a generator: compute steps and pairs of them, no communication.

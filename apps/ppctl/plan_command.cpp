@@ -1,40 +1,103 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
-#include "base/error.hpp"
 #include "commands.hpp"
-#include "config/load.hpp"
-#include "job_schedule.hpp"
+#include "plan.hpp"
 
 namespace ppctl {
 namespace {
 
-struct PlanOptions {
-  std::string config;
-  std::vector<std::string> sets;
-  bool show_config = false;
-};
+void add_schedule_options(CLI::App& command, PlanOptions& options) {
+  const char* const group = "What to plan (on top of the job file, or without one)";
+  command.add_option("--schedule", options.schedule, "Name of a schedule")->type_name("NAME")->group(group);
+  command.add_option("--pp", options.pp, "Ranks in the pipeline (without a job: 4)")
+      ->group(group)
+      ->check(CLI::Range(1, 65535));
+  command.add_option("--chunks", options.chunks, "Stages a rank (the schedule's own choice)")
+      ->group(group)
+      ->check(CLI::Range(1, 65535));
+  command.add_option("--microbatches", options.microbatches, "Microbatches of a replica (without a job: 2 x pp)")
+      ->group(group)
+      ->check(CLI::Range(1, 16777215));
+  command
+      .add_option("--layers", options.layers,
+                  "Layers of the model (40), or of each stage (2,3,3,2); times are then of one layer")
+      ->type_name("N[,N...]")
+      ->group(group);
+  command.add_option("--group", options.group, "interleaved_1f1b: microbatches a group")
+      ->group(group)
+      ->check(CLI::Range(1, 65535));
+  command.add_flag("--less-memory", options.less_memory, "interleaved_1f1b: the shallower warm-up")->group(group);
+  command.add_option("--memory-limit", options.memory_limit, "auto: activations a rank, in microbatches")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  command.add_flag("--split-backward", options.split_backward, "dx and dw apart")->group(group);
+  command
+      .add_flag("--overlap-b-f", options.overlap_b_f, "A backward and a forward at once where they follow each other")
+      ->group(group);
+  command.add_flag("--overlap-p2p", options.overlap_p2p, "Post receives one beat ahead")->group(group);
+  command.add_flag("--duplex", options.duplex, "One call for what a beat sends to and receives from a peer")
+      ->group(group);
+}
 
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
-int plan(const PlanOptions& options) {
-  const LoadedConfig loaded = load_config(options.config, options.sets, schedule_rules());
-  if (options.show_config) print(show_config(loaded));
-  return 0;
+void add_cost_options(CLI::App& command, PlanOptions& options) {
+  const char* const group = "What a stage (with --layers: a layer) costs for one microbatch";
+  const auto add = [&](const char* name, double& field, const char* text) {
+    command.add_option(name, field, text)->group(group)->check(CLI::NonNegativeNumber);
+  };
+  add("--forward-ms", options.forward_ms, "Forward (1)");
+  add("--dx-ms", options.dx_ms, "Gradient of the input (1)");
+  add("--dw-ms", options.dw_ms, "Gradient of the weights (1)");
+  add("--pair-factor", options.pair_factor, "Time of an overlapped pair over that of its halves (1)");
+  add("--p2p-ms", options.p2p_ms, "From one rank to another (0)");
+  add("--latency-ms", options.latency_ms, "Latency of the link (the job's)");
+  add("--bandwidth-gbps", options.bandwidth_gbps, "Bandwidth of the link, 10^9 bits a second (the job's)");
+  add("--output-mib", options.output_mib, "Tensor between stages (0)");
+  add("--activation-mib", options.activation_mib, "Kept for the backward (0)");
+  add("--state-mib", options.state_mib, "Parameters, gradients and optimizer state (0)");
 }
 
 }  // namespace
 
 void add_plan_command(CLI::App& app, ChosenCommand& chosen) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = app.add_subcommand("plan", "Show the schedule that a job would run, its bubble and its memory");
+  CLI::App* command =
+      app.add_subcommand("plan", "Show the schedule that a job would run, its bubble and its memory; starts nothing");
   command->add_option("--config", options->config, "The job (YAML)")->type_name("FILE");
   command->add_option("--set", options->sets, "Give a key of the job another value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command->add_flag("--show-config", options->show_config,
                     "Print every key of the job with its value and where that came from");
+  add_schedule_options(*command, *options);
+  add_cost_options(*command, *options);
+
+  const char* const output = "What to print";
+  command->add_option("--format", options->format, "text, csv (the steps), json, svg, trace (Chrome, Perfetto) or html")
+      ->type_name("NAME")
+      ->group(output)
+      ->check(CLI::IsMember({"text", "csv", "json", "svg", "trace", "html"}));
+  command->add_flag("--compare", options->compare, "All schedules in one table (with --format json: an array)")
+      ->group(output);
+  CLI::Option* choose =
+      command->add_flag("--auto", options->choose, "The fastest schedule that fits --memory-gib")->group(output);
+  CLI::Option* memory = command->add_option("--memory-gib", options->memory_gib, "Memory of a rank")
+                            ->group(output)
+                            ->check(CLI::PositiveNumber);
+  choose->needs(memory);
+  command->add_option("--check", options->check, "Prove a schedule written elsewhere (CSV as PyTorch writes it)")
+      ->type_name("FILE")
+      ->group(output);
+  command
+      ->add_option("--save", options->save,
+                   "Write the steps as CSV; a job runs them with pipeline.schedule: {file: FILE}")
+      ->type_name("FILE")
+      ->group(output);
+  command
+      ->add_option("--zero-bubble-table", options->zero_bubble_table,
+                   "Simulate each row of the zero-bubble paper's table (CSV) and print it beside the paper's rates")
+      ->type_name("FILE")
+      ->group(output);
   command->callback([options, &chosen] { chosen.run = [options] { return plan(*options); }; });
 }
 

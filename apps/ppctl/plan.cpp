@@ -1,0 +1,188 @@
+#include "plan.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "job_schedule.hpp"
+#include "schedule/text.hpp"
+#include "schedule/verify.hpp"
+#include "simulate/compare.hpp"
+#include "simulate/plan_report.hpp"
+#include "simulate/zero_bubble_table.hpp"
+#include "trace/chrome_trace.hpp"
+#include "trace/svg.hpp"
+
+namespace ppctl {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+void print(const std::string& text) {
+  const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written != text.size() || std::fflush(stdout) != 0)
+    throw_error("cannot write to standard output: {}", std::strerror(errno));
+}
+
+std::string with_newline(std::string text) {
+  if (!text.ends_with('\n')) text += '\n';
+  return text;
+}
+
+/// As wide as the terminal and in colour there; plain and 160 columns elsewhere.
+TextGridOptions grid_options() {
+  TextGridOptions options;
+  if (isatty(STDOUT_FILENO) == 0) return options;
+  options.colour = std::getenv("NO_COLOR") == nullptr;
+  winsize size{};
+  constexpr int kNarrowest = 40;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) options.width = std::max<int>(size.ws_col, kNarrowest);
+  return options;
+}
+
+std::size_t num_steps(const Schedule& schedule) {
+  std::size_t steps = 0;
+  for (const RankSteps& rank : schedule.ranks) steps += rank.steps.size();
+  return steps;
+}
+
+std::string csv_text(const Schedule& schedule) {
+  std::ostringstream text;
+  write_csv(text, schedule);
+  return text.str();
+}
+
+void save(const std::string& file, const Schedule& schedule) {
+  std::ofstream stream(file, std::ios::binary);
+  if (stream) write_csv(stream, schedule);
+  stream.flush();
+  if (!stream) throw_error("{}: cannot be written: {}", file, std::strerror(errno));
+}
+
+void print_report(const PlanOptions& options, const Schedule& schedule, const CostModel& costs) {
+  if (options.format == "csv") {
+    print(csv_text(schedule));
+    return;
+  }
+  // A grid shows a few hundred steps of a rank; recording millions of spans for it would only take memory.
+  constexpr std::size_t kMostDrawn = 1'000'000;
+  const bool drawn = options.format != "json" && num_steps(schedule) <= kMostDrawn;
+  if (!drawn && options.format != "json" && options.format != "text") {
+    throw_error("{} steps are too many for --format {}; text, json and csv go on", num_steps(schedule), options.format);
+  }
+  const PlanReport report = make_plan_report(schedule, costs, drawn);
+  if (options.format == "json") {
+    print(with_newline(plan_json(report)));
+  } else if (options.format == "svg") {
+    print(with_newline(render_svg(report.simulation.timeline)));
+  } else if (options.format == "html") {
+    print(with_newline(plan_html(report)));
+  } else if (options.format == "trace") {
+    std::ostringstream text;
+    write_chrome_trace(text, report.simulation.timeline);
+    print(with_newline(text.str()));
+  } else {
+    print(with_newline(plan_text(report, grid_options())));
+  }
+}
+
+void print_schedule(const PlanOptions& options, const JobConfig& job) {
+  CostModel costs;
+  Schedule schedule;
+  if (job.pipeline.schedule == "file") {
+    schedule = schedule_of_job(job);
+    costs = plan_costs(options, job, schedule.placement);
+  } else {
+    costs = plan_costs(options, job, plan_placement(job));
+    schedule = schedule_of_job(job, chunk_costs(costs));
+  }
+  if (!options.save.empty()) save(options.save, schedule);
+  print_report(options, schedule, costs);
+}
+
+/// Proves a schedule from a file, then reports on it as on any other.
+void check_schedule(const PlanOptions& options) {
+  Schedule schedule = read_schedule_file(options.check);
+  const JobConfig job = plan_job(options);
+  const bool lowered = is_compute_only(schedule);
+  if (lowered) lower_schedule(schedule, pass_options(job));
+  const VerifyResult proof = verify_schedule_or_throw(schedule);
+  if (options.format == "text") {
+    print(fmt::format("{}: proved, {} ranks, {} stages, {} microbatches, {} steps{}\n", options.check, schedule.pp(),
+                      schedule.num_stages(), schedule.num_microbatches, num_steps(schedule),
+                      lowered ? " (communication added)" : ""));
+    if (!proof.backward_in_order)
+      print("Some backwards run out of microbatch order: losses will differ from other schedules' in the last bits.\n");
+  }
+  if (!options.save.empty()) save(options.save, schedule);
+  print_report(options, schedule, plan_costs(options, job, schedule.placement));
+}
+
+/// --compare and --auto.
+void compare(const PlanOptions& options, JobConfig job) {
+  // The costs are those of the schedule that was asked for; without one, of one stage a rank.
+  const bool named = !options.schedule.empty() || !options.config.empty();
+  if (job.pipeline.schedule == "file")
+    throw_error("--compare and --auto are about schedules that are generated, not one from a file");
+  const Placement placement = named ? plan_placement(job) : Placement(PlacementKind::kLoop, job.parallel.pp, 1);
+  CompareRequest request;
+  request.pp = job.parallel.pp;
+  request.num_microbatches = job.num_microbatches();
+  request.costs = plan_costs(options, job, placement);
+  request.passes = pass_options(job);
+  request.memory_limit = job.pipeline.memory_limit;
+  if (options.chunks) request.chunks = {*options.chunks};
+  const std::vector<ComparisonRow> rows = compare_schedules(request);
+  const double memory = options.memory_gib * kGib;
+  if (options.format == "json") {
+    print(with_newline(options.choose ? comparison_json({best_fit(rows, memory)}) : comparison_json(rows)));
+    return;
+  }
+  if (options.format != "text") throw_error("--compare and --auto print text or json, not {}", options.format);
+  print(with_newline(comparison_text(rows, memory)));
+  if (!options.choose) return;
+  const ComparisonRow best = best_fit(rows, memory);
+  print(fmt::format("\nThe fastest within {} GiB, for the job file:\npipeline: {{schedule: {}, chunks: {}}}\n",
+                    options.memory_gib, best.schedule, best.chunks));
+}
+
+void print_zero_bubble_table(const std::string& file) {
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw_error("{}: cannot be opened: {}", file, std::strerror(errno));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  std::vector<ZeroBubbleRow> rows = read_zero_bubble_csv(text.str(), file);
+  for (ZeroBubbleRow& row : rows) simulate_zero_bubble_row(row);
+  print(with_newline(zero_bubble_markdown(rows)));
+}
+
+}  // namespace
+
+int plan(const PlanOptions& options) {
+  if (options.show_config) {
+    if (options.config.empty()) throw_error("--show-config shows a job file: give one with --config");
+    print(show_config(load_plan_config(options)));
+  } else if (!options.zero_bubble_table.empty()) {
+    print_zero_bubble_table(options.zero_bubble_table);
+  } else if (!options.check.empty()) {
+    check_schedule(options);
+  } else if (options.choose && options.activation_mib == 0 && options.state_mib == 0) {
+    throw_error("--auto needs to know memory: give --activation-mib (kept for one microbatch) and --state-mib");
+  } else if (options.compare || options.choose) {
+    compare(options, plan_job(options));
+  } else {
+    print_schedule(options, plan_job(options));
+  }
+  return 0;
+}
+
+}  // namespace ppctl

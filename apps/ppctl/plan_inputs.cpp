@@ -1,0 +1,151 @@
+#include "plan_inputs.hpp"
+
+#include <charconv>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "commands.hpp"
+#include "job_schedule.hpp"
+#include "topology/layer_split.hpp"
+
+namespace ppctl {
+namespace {
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+/// The numbers of --layers. One: layers of the model; several: of each stage.
+std::vector<int> parse_layers(const std::string& text) {
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    int number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number < 0)
+      throw_error("--layers {}: write the layers of the model (40) or of each stage (2,3,3,2)", text);
+    numbers.push_back(number);
+    if (next == end) return numbers;
+    if (*next != ',') throw_error("--layers {}: write the layers of the model (40) or of each stage (2,3,3,2)", text);
+    at = next + 1;
+  }
+}
+
+/// Layers of the model as the job says, where it does.
+std::optional<int> job_layers(const JobConfig& job) {
+  for (const char* key : {"num_hidden_layers", "n_layer"}) {
+    const auto found = job.model.hf.find(key);
+    if (found == job.model.hf.end()) continue;
+    int layers = 0;
+    const auto [end, error] =
+        std::from_chars(found->second.data(), found->second.data() + found->second.size(), layers);
+    if (error == std::errc()) return layers;
+  }
+  return std::nullopt;
+}
+
+/// Layers of each stage, or nothing where neither options nor job say how many the model has.
+std::vector<int> layers_by_stage(const PlanOptions& options, const JobConfig& job, const Placement& placement) {
+  std::vector<int> layers = options.layers.empty() ? std::vector<int>() : parse_layers(options.layers);
+  if (layers.empty() && job.pipeline.layers == "list") layers = job.pipeline.layer_counts;
+  if (layers.empty() && job_layers(job)) layers = {*job_layers(job)};
+  if (layers.size() == 1 && placement.num_stages() > 1) {
+    if (layers[0] < placement.num_stages()) {
+      throw_error("{} stages (pp {} x {} chunks) need at least as many layers; the model has {}",
+                  placement.num_stages(), placement.pp(), placement.chunks(), layers[0]);
+    }
+    return split_layers_uniformly(layers[0], placement);
+  }
+  if (!layers.empty() && static_cast<int>(layers.size()) != placement.num_stages()) {
+    throw_error("{} numbers of layers for {} stages (pp {} x {} chunks)", layers.size(), placement.num_stages(),
+                placement.pp(), placement.chunks());
+  }
+  return layers;
+}
+
+/// The options that a job file has keys for, as --set.
+std::vector<std::string> sets_from_options(const PlanOptions& options) {
+  std::vector<std::string> sets = options.sets;
+  const auto add = [&](const char* key, const auto& value) {
+    if (value) sets.push_back(fmt::format("{}={}", key, *value));
+  };
+  const auto add_flag = [&](const char* key, bool on) {
+    if (on) sets.push_back(fmt::format("{}=true", key));
+  };
+  if (!options.schedule.empty()) sets.push_back("pipeline.schedule=" + yaml_quoted(options.schedule));
+  add("parallel.pp", options.pp);
+  add("pipeline.chunks", options.chunks);
+  add("batch.microbatches", options.microbatches);
+  add("pipeline.group", options.group);
+  add("pipeline.memory_limit", options.memory_limit);
+  add_flag("pipeline.less_memory", options.less_memory);
+  add_flag("pipeline.overlap_p2p", options.overlap_p2p);
+  add_flag("pipeline.overlap_b_f", options.overlap_b_f);
+  add_flag("pipeline.duplex", options.duplex);
+  add_flag("pipeline.split_backward", options.split_backward);
+  return sets;
+}
+
+JobConfig job_from_options(const PlanOptions& options) {
+  if (!options.sets.empty()) throw_error("--set changes a job file: give one with --config");
+  JobConfig job;
+  job.parallel.pp = options.pp.value_or(4);
+  job.batch.microbatches = options.microbatches.value_or(2 * job.parallel.pp);
+  job.batch.global_size = job.batch.microbatches;
+  PipelineConfig& pipeline = job.pipeline;
+  if (!options.schedule.empty()) pipeline.schedule = options.schedule;
+  pipeline.chunks = options.chunks.value_or(0);
+  pipeline.group = options.group.value_or(0);
+  pipeline.memory_limit = options.memory_limit.value_or(0);
+  pipeline.less_memory = options.less_memory;
+  pipeline.overlap_p2p = options.overlap_p2p;
+  pipeline.overlap_b_f = options.overlap_b_f;
+  pipeline.split_backward = options.split_backward;
+  if (options.duplex) pipeline.duplex = true;
+  return job;
+}
+
+}  // namespace
+
+LoadedConfig load_plan_config(const PlanOptions& options) {
+  return load_config(options.config, sets_from_options(options), schedule_rules());
+}
+
+JobConfig plan_job(const PlanOptions& options) {
+  return options.config.empty() ? job_from_options(options) : load_plan_config(options).job;
+}
+
+Placement plan_placement(const JobConfig& job) {
+  const GeneratorInfo& info = generator_or_throw(job.pipeline.schedule);
+  if (const auto reason = refuse_schedule(schedule_spec(job))) throw_error("schedule {}: {}", info.name, *reason);
+  return Placement(info.placement, job.parallel.pp,
+                   job.pipeline.chunks > 0 ? job.pipeline.chunks : info.default_chunks);
+}
+
+CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Placement& placement) {
+  const std::vector<int> layers = layers_by_stage(options, job, placement);
+  const bool per_layer = !options.layers.empty();
+  const double mean =
+      layers.empty() ? 1 : std::accumulate(layers.begin(), layers.end(), 0.0) / static_cast<double>(layers.size());
+  CostModel costs;
+  for (int s = 0; s < placement.num_stages(); ++s) {
+    const double layers_here = layers.empty() ? 1 : layers[static_cast<std::size_t>(s)];
+    const double scale = per_layer ? layers_here : layers_here / mean;
+    StageCosts stage;
+    stage.forward_ms = options.forward_ms * scale;
+    stage.dx_ms = options.dx_ms * scale;
+    stage.dw_ms = options.dw_ms * scale;
+    stage.activation_bytes = options.activation_mib * kMib * scale;
+    stage.state_bytes = options.state_mib * kMib * scale;
+    stage.output_bytes = options.output_mib * kMib;
+    costs.stages.push_back(stage);
+  }
+  costs.p2p_ms = options.p2p_ms;
+  costs.link = {options.latency_ms, options.bandwidth_gbps};
+  if (costs.link.latency_ms == 0 && costs.link.bandwidth_gbps == 0) {
+    costs.link = {job.link.latency_us * 1e-3, job.link.bandwidth_gbps};
+  }
+  costs.overlap_factor = options.pair_factor;
+  return costs;
+}
+
+}  // namespace ppctl
