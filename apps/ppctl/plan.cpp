@@ -147,11 +147,13 @@ void compare(const PlanOptions& options, JobConfig job) {
     return;
   }
   if (options.format != "text") throw_error("--compare and --auto print text or json, not {}", options.format);
-  print(with_newline(comparison_text(rows, memory)));
-  if (!options.choose) return;
-  const ComparisonRow best = best_fit(rows, memory);
-  print(fmt::format("\nThe fastest within {} GiB, for the job file:\npipeline: {{schedule: {}, chunks: {}}}\n",
-                    options.memory_gib, best.schedule, best.chunks));
+  std::string text = with_newline(comparison_text(rows, memory));
+  if (options.choose) {
+    const ComparisonRow best = best_fit(rows, memory);
+    text += fmt::format("\nThe fastest within {} GiB, for the job file:\npipeline: {{schedule: {}, chunks: {}}}\n",
+                        options.memory_gib, best.schedule, best.chunks);
+  }
+  print(text);
 }
 
 void print_zero_bubble_table(const std::string& file) {

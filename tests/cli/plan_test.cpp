@@ -1,0 +1,150 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/program.hpp"
+
+namespace ppctl::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Plan : public ::testing::Test {
+ protected:
+  std::string out_of(const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{"plan"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Result result = place_.ppctl(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return result.out;
+  }
+  std::string error_of(const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{"plan"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Result result = place_.ppctl(all);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  }
+  Workplace place_;
+};
+
+TEST_F(Plan, PrintsStepsAsCsv) {
+  EXPECT_EQ(out_of({"--schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format", "csv"}),
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+}
+
+TEST_F(Plan, DrawsTheGridRankByRank) {
+  const std::string text = out_of({"--schedule", "gpipe", "--pp", "2", "--microbatches", "2"});
+  EXPECT_THAT(text, StartsWith("gpipe: 2 ranks, 1 chunk a rank (loop placement), 2 microbatches\n"));
+  EXPECT_THAT(text, HasSubstr("\nrank 0  F0 F1 ......"));
+}
+
+TEST_F(Plan, GivesTheFieldsOfJson) {
+  const std::string json = out_of({"--schedule", "1f1b", "--pp", "4", "--microbatches", "8", "--format", "json"});
+  for (const char* field : {"schedule", "pp", "chunks", "microbatches", "wall_ms", "span_ms", "ideal_ms", "bubble_wall",
+                            "bubble_span", "peak_chunks", "steps"}) {
+    EXPECT_THAT(json, HasSubstr(std::string("\"") + field + "\":"));
+  }
+  EXPECT_THAT(json, HasSubstr("\"wall_ms\": 33.0"));
+  EXPECT_THAT(json, HasSubstr("\"ideal_ms\": 24.0"));
+}
+
+TEST_F(Plan, TakesTimesOfALayerWhereLayersAreGiven) {
+  EXPECT_THAT(out_of({"--pp", "2", "--microbatches", "4", "--layers", "2,1", "--format", "json"}),
+              HasSubstr("\"ideal_ms\": 24.0"));
+  EXPECT_THAT(out_of({"--pp", "1", "--microbatches", "2", "--layers", "3", "--forward-ms", "0.5", "--format", "json"}),
+              HasSubstr("\"ideal_ms\": 15.0"));
+}
+
+TEST_F(Plan, ReadsTheJobAndTakesOptionsOnTopOfIt) {
+  place_.write("job.yaml",
+               "steps: 1\nmodel: {family: llama, num_hidden_layers: 8}\ndata: {path: a.txt}\nbatch: {global_size: 8, "
+               "microbatch_size: 1}\n"
+               "parallel: {pp: 4}\n");
+  EXPECT_THAT(out_of({"--config", "job.yaml"}),
+              StartsWith("1f1b: 4 ranks, 1 chunk a rank (loop placement), 8 microbatches\n"));
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--schedule", "zb_v", "--microbatches", "4"}),
+              StartsWith("zb_v: 4 ranks, 2 chunks a rank (V placement), 4 microbatches\n"));
+  EXPECT_EQ(error_of({"--config", "job.yaml", "--pp", "16"}),
+            "ppctl: error: --set parallel.pp=16: 16 stages (pp 16 x 1 chunks) need at least as many layers; the model "
+            "has 8\n");
+}
+
+TEST_F(Plan, SavesAScheduleThatItChecksAndAJobRuns) {
+  const std::string steps =
+      out_of({"--schedule", "zb_h1", "--pp", "3", "--microbatches", "5", "--format", "csv", "--save", "plan.csv"});
+  EXPECT_EQ(place_.read("plan.csv"), steps);
+  EXPECT_THAT(out_of({"--check", "plan.csv"}), StartsWith("plan.csv: proved, 3 ranks, 3 stages, 5 microbatches, "));
+  place_.write(
+      "job.yaml",
+      "steps: 1\nmodel: {from: hf}\ndata: {path: a.txt}\nbatch: {global_size: 5, microbatches: 5}\nparallel: {pp: 3}\n"
+      "pipeline: {schedule: {file: plan.csv}}\n");
+  EXPECT_EQ(out_of({"--config", "job.yaml", "--format", "csv"}), steps);
+}
+
+TEST_F(Plan, AddsCommunicationToAComputeOnlySchedule) {
+  place_.write("own.csv", "0F0,0F1,,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_THAT(out_of({"--check", "own.csv"}),
+              StartsWith("own.csv: proved, 2 ranks, 2 stages, 2 microbatches, 16 steps (communication added)\n"));
+}
+
+TEST_F(Plan, RefusesAScheduleThatDeadlocks) {
+  place_.write("own.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n");
+  EXPECT_THAT(error_of({"--check", "own.csv"}), StartsWith("ppctl: error: schedule own.csv"));
+}
+
+TEST_F(Plan, ComparesAllSchedules) {
+  const std::string table = out_of({"--compare", "--pp", "4", "--microbatches", "8"});
+  for (const char* name : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe"}) {
+    EXPECT_THAT(table, HasSubstr(std::string("\n") + name + " "));
+  }
+  EXPECT_THAT(out_of({"--compare", "--pp", "4", "--format", "json"}), StartsWith("["));
+}
+
+TEST_F(Plan, ChoosesTheFastestThatFits) {
+  const std::vector<std::string> common{"--auto", "--pp", "4", "--microbatches", "8", "--activation-mib", "1024"};
+  std::vector<std::string> tight = common;
+  tight.insert(tight.end(), {"--memory-gib", "2.5"});
+  EXPECT_THAT(out_of(tight), HasSubstr("\npipeline: {schedule: v_min, chunks: 2}\n"));
+  std::vector<std::string> impossible = common;
+  impossible.insert(impossible.end(), {"--memory-gib", "0.5", "--format", "json"});
+  EXPECT_THAT(error_of(impossible), HasSubstr("v_min"));
+}
+
+TEST_F(Plan, WantsMemoryToChooseByIt) {
+  EXPECT_EQ(
+      error_of({"--auto", "--memory-gib", "1"}),
+      "ppctl: error: --auto needs to know memory: give --activation-mib (kept for one microbatch) and --state-mib\n");
+  EXPECT_EQ(error_of({"--auto"}),
+            "ppctl: error: --auto requires --memory-gib\nppctl plan --help lists what there is.\n");
+}
+
+TEST_F(Plan, WritesDrawingsAndTraces) {
+  EXPECT_THAT(out_of({"--format", "svg"}), StartsWith("<svg"));
+  EXPECT_THAT(out_of({"--format", "trace"}), StartsWith("{\"displayTimeUnit\""));
+  EXPECT_THAT(out_of({"--format", "html"}), StartsWith("<!DOCTYPE html>"));
+}
+
+TEST_F(Plan, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(error_of({"--schedule", "zbv"}),
+            "ppctl: error: unknown schedule 'zbv' (did you mean 'zb_v'?); schedules are: gpipe, 1f1b, "
+            "interleaved_1f1b, looped_bfs, zb_h1, "
+            "zb_h2, interleaved_zb, zb_v, v_half, v_min, dualpipe, dualpipe_v, auto\n");
+  EXPECT_EQ(error_of({"--layers", "2,3"}), "ppctl: error: 2 numbers of layers for 4 stages (pp 4 x 1 chunks)\n");
+  EXPECT_EQ(error_of({"--layers", "many"}),
+            "ppctl: error: --layers many: write the layers of the model (40) or of each stage (2,3,3,2)\n");
+  EXPECT_EQ(error_of({"--set", "seed=1"}), "ppctl: error: --set changes a job file: give one with --config\n");
+  EXPECT_EQ(error_of({"--schedule", "1f1b", "--chunks", "2"}),
+            "ppctl: error: schedule 1f1b: chunks must be 1, not 2\n");
+}
+
+TEST_F(Plan, SaysWhereItCannotWrite) {
+  EXPECT_EQ(error_of({"--save", "no/such/folder.csv"}),
+            "ppctl: error: no/such/folder.csv: cannot be written: No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace ppctl::cli
