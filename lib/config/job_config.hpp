@@ -26,6 +26,7 @@ struct DataConfig {
   std::string pixels;             ///< multimodal jobs: the images, float32 [image, channel, row, column]; empty: none
   std::string token_dtype = "uint16";  ///< uint16 | uint32
   std::int64_t sequence_length = 128;  ///< tokens a sample
+  std::int64_t stride = 0;             ///< tokens between the starts of two samples; 0: sequence_length
   std::string order = "shuffled";      ///< sequential | shuffled (a function of seed and epoch)
   double eval_fraction = 0.0;          ///< share of the samples, from the end of the data, held out for evaluation
 };

@@ -35,6 +35,7 @@ void read_data(MapReader& job, DataConfig& data) {
   map.path("pixels", data.pixels);
   map.choice("token_dtype", data.token_dtype, kTokenTypes);
   map.integer("sequence_length", data.sequence_length, 1, kLongest);
+  map.integer("stride", data.stride, 0, kLongest);
   map.choice("order", data.order, kOrders);
   map.number("eval_fraction", data.eval_fraction, {.min = 0, .max = 1, .below_max = true});
   map.finish();
