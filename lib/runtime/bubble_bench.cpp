@@ -1,0 +1,192 @@
+#include "runtime/bubble_bench.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "comm/inproc.hpp"
+#include "runtime/executor.hpp"
+#include "trace/timeline_stats.hpp"
+
+namespace ppctl {
+namespace {
+
+constexpr double kMillisecond = 1e6;
+
+/// A rank's part of one measured step, as bytes that travel to rank 0.
+struct RankReport {
+  Nanoseconds end = 0;
+  std::int64_t peak_chunks = 0;
+  std::vector<RecordedSpan> spans;
+
+  std::string pack() const {
+    std::string bytes(sizeof end + sizeof peak_chunks + spans.size() * sizeof(RecordedSpan), '\0');
+    std::memcpy(bytes.data(), &end, sizeof end);
+    std::memcpy(bytes.data() + sizeof end, &peak_chunks, sizeof peak_chunks);
+    if (!spans.empty()) {
+      std::memcpy(bytes.data() + sizeof end + sizeof peak_chunks, spans.data(), spans.size() * sizeof(RecordedSpan));
+    }
+    return bytes;
+  }
+  static RankReport unpack(const std::string& bytes) {
+    RankReport report;
+    const std::size_t head = sizeof report.end + sizeof report.peak_chunks;
+    PPCTL_CHECK(bytes.size() >= head, "a report of {} bytes", bytes.size());
+    std::memcpy(&report.end, bytes.data(), sizeof report.end);
+    std::memcpy(&report.peak_chunks, bytes.data() + sizeof report.end, sizeof report.peak_chunks);
+    report.spans.resize((bytes.size() - head) / sizeof(RecordedSpan));
+    if (!report.spans.empty()) {
+      std::memcpy(report.spans.data(), bytes.data() + head, report.spans.size() * sizeof(RecordedSpan));
+    }
+    return report;
+  }
+};
+
+double busiest_rank_ms(const BubbleCase& bench) {
+  double busiest = 0;
+  for (const RankSteps& rank : bench.schedule.ranks) {
+    double work = 0;
+    const auto add = [&](MetaStep step) {
+      if (!is_compute(step.type())) return;
+      const StageTimes& times = bench.stages[static_cast<std::size_t>(step.stage().value)];
+      switch (step.type()) {
+        case MetaStepType::FORWARD:
+          work += times.forward_ms;
+          break;
+        case MetaStepType::BACKWARD:
+          work += times.dx_ms + times.dw_ms;
+          break;
+        case MetaStepType::BACKWARD_INPUT:
+          work += times.dx_ms;
+          break;
+        default:
+          work += times.dw_ms;
+          break;
+      }
+    };
+    for (const MetaStep step : rank.steps) {
+      if (is_composite(step.type())) {
+        for (const MetaStep part : rank.sub_steps_of(step)) add(part);
+      } else {
+        add(step);
+      }
+    }
+    busiest = std::max(busiest, work);
+  }
+  return busiest;
+}
+
+void add_wait(MeasuredRank& rank, const TimelineEvent& event) {
+  const double ms = event.end_ms - event.start_ms;
+  for (MeasuredWait& wait : rank.waits) {
+    if (wait.peer != event.peer) continue;
+    wait.ms += ms;
+    return;
+  }
+  rank.waits.push_back({event.peer, ms});
+}
+
+MeasuredRank analyse(const std::vector<TimelineEvent>& events, double wall_ms, int peak_chunks) {
+  MeasuredRank rank;
+  rank.peak_chunks = peak_chunks;
+  bool started = false;
+  for (const TimelineEvent& event : events) {
+    if (event.kind == EventKind::kWait && started) add_wait(rank, event);
+    if (!is_work(event.kind)) continue;
+    if (!started) rank.first_ms = event.start_ms;
+    started = true;
+    rank.busy_ms += event.end_ms - event.start_ms;
+    rank.last_ms = event.end_ms;
+  }
+  rank.warmup_ms = rank.first_ms;
+  rank.drain_ms = wall_ms - rank.last_ms;
+  rank.overhead_ms = rank.last_ms - rank.first_ms - rank.busy_ms;
+  for (const MeasuredWait& wait : rank.waits) rank.overhead_ms -= wait.ms;
+  return rank;
+}
+
+BubbleMeasurement combine(const BubbleCase& bench, Nanoseconds origin, const std::vector<std::string>& reports) {
+  BubbleMeasurement result;
+  result.ideal_ms = busiest_rank_ms(bench);
+  result.timeline.title = fmt::format("{}, measured", bench.schedule.name);
+  std::vector<RankReport> ranks;
+  for (int rank = 0; rank < bench.schedule.pp(); ++rank) {
+    ranks.push_back(RankReport::unpack(reports[static_cast<std::size_t>(rank)]));
+    result.wall_ms = std::max(result.wall_ms, static_cast<double>(ranks.back().end - origin) / kMillisecond);
+  }
+  for (RankReport& rank : ranks) {
+    StepResult step;
+    step.spans = std::move(rank.spans);
+    result.timeline.ranks.push_back(step.events(origin));
+    result.ranks.push_back(analyse(result.timeline.ranks.back(), result.wall_ms, static_cast<int>(rank.peak_chunks)));
+    result.span_ms = std::max(result.span_ms, result.ranks.back().last_ms - result.ranks.back().first_ms);
+  }
+  return result;
+}
+
+std::vector<std::shared_ptr<PipelineStage>> timed_stages(const BubbleCase& bench, PipelineRank rank) {
+  std::vector<std::shared_ptr<PipelineStage>> stages;
+  const int num_stages = bench.schedule.num_stages();
+  for (const StageId stage : bench.schedule.placement.stages_of(rank)) {
+    const bool last = stage.value == num_stages - 1;
+    auto module = std::make_shared<TimedModule>(bench.stages[static_cast<std::size_t>(stage.value)], last);
+    stages.push_back(std::make_shared<PipelineStage>(std::move(module), stage.value, num_stages));
+  }
+  return stages;
+}
+
+/// A moment that all ranks agree on, far enough ahead that each is waiting for it.
+Nanoseconds agree_on_start(Group& group, Deadline deadline) {
+  constexpr Nanoseconds kAhead = 5'000'000;
+  group.barrier(deadline);
+  Nanoseconds start = monotonic_now() + kAhead;
+  group.broadcast({reinterpret_cast<std::byte*>(&start), sizeof start}, 0, deadline);
+  return start;
+}
+
+}  // namespace
+
+BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& bench) {
+  const int pp = bench.schedule.pp();
+  PPCTL_CHECK_EQ(static_cast<int>(bench.stages.size()), bench.schedule.num_stages());
+  if (communicator.transport().size() < pp) {
+    throw_error("schedule {} needs {} ranks, but there are {}", bench.schedule.name, pp,
+                communicator.transport().size());
+  }
+  const PipelineRank rank(communicator.transport().rank());
+  BubbleMeasurement best;
+  if (rank.value >= pp) return best;
+
+  std::vector<int> world_ranks(static_cast<std::size_t>(pp));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  const std::unique_ptr<Group> group = communicator.group(world_ranks, "bubbles");
+  ExecutorOptions options;
+  options.timeout_s = bench.timeout_s;
+  options.record_spans = true;
+  Executor executor(bench.schedule, {&communicator.transport(), rank, world_ranks}, timed_stages(bench, rank), options);
+  for (int step = 0; step < bench.warmup_steps + bench.measured_steps; ++step) {
+    std::vector<Microbatch> microbatches(static_cast<std::size_t>(bench.schedule.num_microbatches));
+    for (Microbatch& microbatch : microbatches) microbatch.step = step;
+    const Nanoseconds origin = agree_on_start(*group, Deadline::after_seconds(bench.timeout_s));
+    sleep_until_precisely(origin);
+    const StepResult& got = executor.run(std::move(microbatches));
+    const RankReport report{got.end, got.peak_chunks, got.spans};
+    const auto reports = group->all_gather_strings(report.pack(), Deadline::after_seconds(bench.timeout_s));
+    if (rank.value != 0 || step < bench.warmup_steps) continue;
+    BubbleMeasurement measured = combine(bench, origin, reports);
+    if (step == bench.warmup_steps || measured.wall_ms < best.wall_ms) best = std::move(measured);
+  }
+  return best;
+}
+
+BubbleMeasurement measure_bubble_inproc(const BubbleCase& bench) {
+  BubbleMeasurement result;
+  run_inproc(bench.schedule.pp(), [&](Communicator& communicator) {
+    BubbleMeasurement mine = measure_bubble(communicator, bench);
+    if (communicator.transport().rank() == 0) result = std::move(mine);
+  });
+  return result;
+}
+
+}  // namespace ppctl

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <vector>
+
+#include "base/clock.hpp"
+#include "model/stage_module.hpp"
+
+namespace ppctl {
+
+/// How long a stage takes for one microbatch, in milliseconds.
+struct StageTimes {
+  double forward_ms = 0;
+  double dx_ms = 0;
+  double dw_ms = 0;
+};
+
+/// Sleeps until a point of monotonic_now(), to a few hundredths of a millisecond: the thread leaves the core to others
+/// until shortly before. That also holds when more threads sleep than there are cores, as long as they wake at
+/// different times.
+void sleep_until_precisely(Nanoseconds until);
+
+/// A stage that computes nothing and takes a given time: bubbles of many ranks become measurable on few cores. It
+/// passes one small tensor on, so that executor and transport do all that they would do for a model. The loss of every
+/// microbatch is 0, over one label.
+class TimedModule : public StageModule {
+ public:
+  /// `elements`: float32 numbers in the tensor that it passes on.
+  explicit TimedModule(StageTimes times, bool is_last, std::int64_t elements = 16);
+
+  TensorList forward(const Microbatch& microbatch, TensorList inputs, SavedActivations& saved,
+                     LossReport* loss) override;
+  TensorList backward(const Microbatch& microbatch, TensorList output_grads, SavedActivations& saved,
+                      WeightGradQueue& queue) override;
+  std::vector<ParameterGroup*> parameter_groups() override { return {}; }
+
+ private:
+  StageTimes times_;
+  bool is_last_;
+  at::Tensor tensor_;
+};
+
+}  // namespace ppctl

@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include "runtime/executor.hpp"
+#include "schedule/generator.hpp"
+#include "unit/runtime/toy_pipeline.hpp"
+
+namespace ppctl {
+namespace {
+
+using toy::expect_same_bits;
+using toy::Job;
+using toy::Layer;
+using toy::train;
+using toy::train_alone;
+
+/// A job that the schedule can run, with what one rank must give for it.
+Job job_for(const std::string& schedule, int pp) {
+  Job job;
+  job.schedule = schedule;
+  job.pp = pp;
+  job.num_microbatches = 2 * pp;
+  job.two_halves = false;
+  return job;
+}
+
+/// One rank's run; where the pipeline is bidirectional its two halves are summed apart.
+toy::Result alone(Job job) {
+  job.two_halves = find_generator(job.schedule)->placement == PlacementKind::kBidirectional;
+  return train_alone(job);
+}
+
+class EverySchedule : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(EverySchedule, GivesTheBitsOfOneRankOnTwoRanksAndOnFour) {
+  for (const int pp : {2, 4}) {
+    SCOPED_TRACE(fmt::format("pp = {}", pp));
+    const Job job = job_for(std::string(GetParam()), pp);
+    expect_same_bits(train(job), alone(job));
+  }
+}
+
+TEST_P(EverySchedule, GivesTheBitsOfOneRankInFloatWithHardLayers) {
+  Job job = job_for(std::string(GetParam()), 4);
+  job.dtype = at::kFloat;
+  job.layers = {Layer::kTwice, Layer::kFrozen,    Layer::kNoParameters, Layer::kDense,
+                Layer::kSkip,  Layer::kForgetful, Layer::kSkip,         Layer::kForgetful};
+  job.ragged = true;
+  expect_same_bits(train(job), alone(job));
+}
+
+TEST_P(EverySchedule, IsNotChangedByOverlapDuplexBatchesOrASplitBackward) {
+  Job job = job_for(std::string(GetParam()), 4);
+  const toy::Result wanted = alone(job);
+  for (int choice = 1; choice < 8; ++choice) {
+    job.passes.overlap_p2p = (choice & 1) != 0;
+    job.passes.duplex = (choice & 2) != 0;
+    job.passes.split_backward = (choice & 4) != 0;
+    SCOPED_TRACE(fmt::format("overlap_p2p {}, duplex {}, split_backward {}", job.passes.overlap_p2p, job.passes.duplex,
+                             job.passes.split_backward));
+    expect_same_bits(train(job), wanted);
+  }
+}
+
+std::vector<std::string_view> names() {
+  std::vector<std::string_view> names;
+  for (const GeneratorInfo& info : generators()) names.push_back(info.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Generators, EverySchedule, testing::ValuesIn(names()), [](const auto& info) {
+  std::string name(info.param);
+  return name[0] >= '0' && name[0] <= '9' ? "the_" + name : name;
+});
+
+}  // namespace
+}  // namespace ppctl
