@@ -21,6 +21,7 @@ struct ChosenCommand {
 /// Each adds a subcommand: its options, and a callback that sets `chosen`. One file a command.
 void add_train_command(CLI::App& app, ChosenCommand& chosen);
 void add_plan_command(CLI::App& app, ChosenCommand& chosen);
+void add_bench_command(CLI::App& app, ChosenCommand& chosen);
 
 /// `text` as a YAML scalar, for a `--set` made from another option.
 std::string yaml_quoted(const std::string& text);

@@ -50,7 +50,9 @@ void expect_equal(const TensorList& a, const TensorList& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].defined(), b[i].defined()) << i;
-    if (a[i].defined()) EXPECT_TRUE(at::equal(a[i], b[i])) << i;
+    if (a[i].defined()) {
+      EXPECT_TRUE(at::equal(a[i], b[i])) << i;
+    }
   }
 }
 

@@ -101,7 +101,9 @@ TEST(PipelineSchedule, RunsForwardAloneOnTheRankOfTheLastStage) {
     ASSERT_EQ(outputs.size(), 4u);
     for (const TensorList& output : outputs) {
       ASSERT_EQ(output.size(), communicator.transport().rank() == 1 ? 1u : 0u);
-      if (!output.empty()) EXPECT_EQ(output[0].sizes(), (std::vector<std::int64_t>{2, 4}));
+      if (!output.empty()) {
+        EXPECT_EQ(output[0].sizes(), (std::vector<std::int64_t>{2, 4}));
+      }
     }
   });
 }

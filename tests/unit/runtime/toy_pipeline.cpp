@@ -174,7 +174,9 @@ class RankJob {
       for (std::size_t i = 0; i < group.parameters().size(); ++i) {
         at::Tensor value = (group.*what)(static_cast<int>(i)).clone();
         const auto [known, is_new] = out.try_emplace(group.parameters()[i].name, value);
-        if (!is_new) EXPECT_TRUE(at::equal(known->second, value)) << known->first << " differs between its copies";
+        if (!is_new) {
+          EXPECT_TRUE(at::equal(known->second, value)) << known->first << " differs between its copies";
+        }
       }
     });
   }

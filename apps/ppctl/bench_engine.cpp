@@ -1,0 +1,167 @@
+#include "bench_engine.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "bubble_report.hpp"
+#include "errors.hpp"
+#include "job_schedule.hpp"
+#include "launcher.hpp"
+#include "schedule/generator.hpp"
+#include "schedule/verify.hpp"
+#include "train_engine_connect.hpp"
+
+namespace ppctl {
+namespace {
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    parts.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return parts;
+}
+
+template <class Number>
+Number number(const std::string& option, const std::string& text, Number least) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+    throw_error("--{} {}: a number of at least {} is wanted", option, text, least);
+  }
+  return value;
+}
+
+/// Microbatches: a number, or a multiple of the ranks ("2p").
+int microbatches(const std::string& text, int pp) {
+  if (!text.empty() && text.back() == 'p') return pp * number("microbatches", text.substr(0, text.size() - 1), 1);
+  return number("microbatches", text, 1);
+}
+
+struct BubbleOptions {
+  std::vector<std::string> schedules;
+  std::vector<int> pp;
+  std::vector<std::string> microbatches;
+  std::vector<int> chunks;
+  StageTimes rank_times;  ///< of a rank's whole part
+  int steps = 3;
+  bool json = false;
+  std::string trace;
+};
+
+BubbleOptions read_options(const EngineRequest& request) {
+  const auto text = [&](const char* name) { return request.options.at(name); };
+  BubbleOptions options;
+  if (text("schedules") == "all") {
+    for (const GeneratorInfo& info : generators()) options.schedules.emplace_back(info.name);
+  } else {
+    options.schedules = split(text("schedules"));
+  }
+  for (const std::string& name : options.schedules) generator_or_throw(name);
+  for (const std::string& pp : split(text("pp"))) options.pp.push_back(number("pp", pp, 1));
+  options.microbatches = split(text("microbatches"));
+  for (const std::string& chunks : split(text("chunks"))) options.chunks.push_back(number("chunks", chunks, 0));
+  options.rank_times = {number("forward-ms", text("forward-ms"), 0.0), number("dx-ms", text("dx-ms"), 0.0),
+                        number("dw-ms", text("dw-ms"), 0.0)};
+  options.steps = number("steps", text("steps"), 1);
+  if (text("format") != "text" && text("format") != "json") {
+    throw_error("--format {}: text or json", text("format"));
+  }
+  options.json = text("format") == "json";
+  options.trace = text("trace");
+  return options;
+}
+
+/// A bidirectional pipeline of pp stages has the model twice, so a rank's stages each are a whole pp-th of the model.
+StageTimes stage_times(const StageTimes& rank, const Placement& placement) {
+  const double parts = placement.kind() == PlacementKind::kBidirectional ? 1 : placement.chunks();
+  return {rank.forward_ms / parts, rank.dx_ms / parts, rank.dw_ms / parts};
+}
+
+/// Everything but the measurement; nothing where the schedule does not exist for these numbers.
+std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& options, ScheduleSpec spec) {
+  const GeneratorInfo& info = generator_or_throw(spec.name);
+  if (spec.chunks == 0) spec.chunks = info.default_chunks;
+  if (info.chunks_fixed && spec.chunks != info.default_chunks) return std::nullopt;
+  if (refuse_schedule(spec)) return std::nullopt;
+  BubbleCase bench;
+  const Placement placement(info.placement, spec.pp, spec.chunks);
+  const StageTimes times = stage_times(options.rank_times, placement);
+  spec.costs = {times.forward_ms, times.dx_ms, times.dw_ms, 0};
+  bench.schedule = generate_schedule(spec);
+  lower_schedule(bench.schedule, PassOptions());
+  verify_schedule_or_throw(bench.schedule);
+  bench.stages.assign(static_cast<std::size_t>(bench.schedule.num_stages()), times);
+  bench.measured_steps = options.steps;
+
+  BubbleRow row{.schedule = spec.name, .pp = spec.pp, .chunks = spec.chunks, .num_microbatches = spec.num_microbatches};
+  const StageCosts costs{.forward_ms = times.forward_ms, .dx_ms = times.dx_ms, .dw_ms = times.dw_ms};
+  row.simulation = simulate(bench.schedule, uniform_costs(bench.schedule.num_stages(), costs), {.timeline = true});
+  const double pair = times.forward_ms + times.dx_ms + times.dw_ms;
+  row.theory = schedule_theory(spec.name, spec.pp, spec.chunks, spec.num_microbatches, spec.costs, pair);
+  return std::make_pair(std::move(bench), std::move(row));
+}
+
+void print(const BubbleOptions& options, const std::vector<BubbleRow>& rows) {
+  const std::string text = options.json ? bubble_json(rows) : bubble_text(rows);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (options.trace.empty()) return;
+  std::ofstream out(options.trace);
+  out << bubble_trace(rows);
+  out.close();
+  if (!out) throw_error("cannot write {}", options.trace);
+}
+
+/// `measure` runs one case; what it gives counts on rank 0 alone.
+void run_all(const BubbleOptions& options, bool prints,
+             const std::function<BubbleMeasurement(const BubbleCase&)>& measure) {
+  std::vector<BubbleRow> rows;
+  for (const int pp : options.pp) {
+    for (const std::string& m : options.microbatches) {
+      for (const std::string& name : options.schedules) {
+        for (const int chunks : options.chunks) {
+          ScheduleSpec spec;
+          spec.name = name;
+          spec.pp = pp;
+          spec.chunks = chunks;
+          spec.num_microbatches = microbatches(m, pp);
+          auto prepared = prepare(options, spec);
+          if (!prepared) continue;
+          prepared->second.measured = measure(prepared->first);
+          rows.push_back(std::move(prepared->second));
+        }
+      }
+    }
+  }
+  if (!prints) return;
+  if (rows.empty()) throw_error("none of these schedules exists for these numbers of ranks, chunks and microbatches");
+  print(options, rows);
+}
+
+}  // namespace
+
+int bench_bubbles(const EngineRequest& request) {
+  const BubbleOptions options = read_options(request);
+  at::set_num_threads(1);
+  if (!detect_launch().launched) {
+    run_all(options, true, measure_bubble_inproc);
+    return kExitOk;
+  }
+  int status = kExitFailed;
+  with_communicator(JobConfig(), [&](Communicator& communicator) {
+    const int rank = communicator.transport().rank();
+    status = report_errors(kExitFailed, rank != 0, [&] {
+      run_all(options, rank == 0, [&](const BubbleCase& bench) { return measure_bubble(communicator, bench); });
+      return kExitOk;
+    });
+  });
+  return status;
+}
+
+}  // namespace ppctl
