@@ -1,0 +1,106 @@
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
+
+#include <csignal>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "bench_engine.hpp"
+#include "config/load.hpp"
+#include "engine.hpp"
+#include "errors.hpp"
+#include "job_schedule.hpp"
+#include "launcher.hpp"
+#include "train/agreement.hpp"
+#include "train/json_log.hpp"
+#include "train/trainer.hpp"
+#include "train_engine_connect.hpp"
+#include "train_engine_console.hpp"
+
+namespace ppctl {
+namespace {
+
+/// A signal handler can reach nothing but a global.
+volatile std::sig_atomic_t stop_signals = 0;
+
+/// The first signal ends the run after the current step; a second one ends the process at once.
+extern "C" void on_stop_signal(int signal) {
+  stop_signals = stop_signals + 1;
+  if (stop_signals > 1) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+void install_signal_handlers() {
+  struct sigaction action{};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  // A reader of the log that went away is a failed write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+std::vector<std::unique_ptr<TrainObserver>> make_observers(const JobConfig& job, bool resumed) {
+  std::vector<std::unique_ptr<TrainObserver>> observers;
+  observers.push_back(make_console(job, ::isatty(STDERR_FILENO) != 0));
+  if (!job.log.json.empty()) observers.push_back(std::make_unique<JsonLog>(job.log.json, resumed));
+  return observers;
+}
+
+int train_rank(const JobConfig& job, Communicator& communicator) {
+  Transport& transport = communicator.transport();
+  TrainOptions options;
+  // Launchers send SIGTERM to the survivors of a rank that died: that is no wish of the user's.
+  options.stop_requested = [&] { return stop_signals > 0 && !transport.failure(); };
+  options.make_observers = [&](bool resumed) { return make_observers(job, resumed); };
+  Trainer trainer(job, schedule_of_job(job), communicator, std::move(options));
+  const TrainResult result = trainer.run();
+  if (transport.rank() == 0) print_result(job, result);
+  return kExitOk;
+}
+
+/// Which ranks speak when a run fails: the one whose fault it is; where it is another's, ranks 0 and 1, of which at
+/// least one is alive to say so.
+int run_rank(const JobConfig& job, Communicator& communicator) {
+  Transport& transport = communicator.transport();
+  const int rank = transport.rank();
+  return report_errors(kExitFailed, /*silent=*/false, [&] {
+    try {
+      return train_rank(job, communicator);
+    } catch (const AgreedError&) {
+      if (rank == 0) throw;
+    } catch (const std::exception& error) {
+      const bool elsewhere = transport.failure().has_value();
+      if (!elsewhere) transport.abort(error.what());
+      if (!elsewhere || rank <= 1) throw;
+    }
+    return kExitFailed;
+  });
+}
+
+int train(const EngineRequest& request) {
+  const JobConfig job = load_config(request.config_file, request.sets, schedule_rules()).job;
+  const Launch launch = detect_launch();
+  configure_log(launch.num_ranks > 1 ? fmt::format("rank {}", launch.rank) : "",
+                launch.rank == 0 ? LogLevel::kInfo : LogLevel::kWarn);
+  at::set_num_threads(job.threads);
+  install_signal_handlers();
+  int status = kExitFailed;
+  with_communicator(job, [&](Communicator& communicator) { status = run_rank(job, communicator); });
+  return status;
+}
+
+}  // namespace
+}  // namespace ppctl
+
+int ppctl_engine_main(const ppctl::EngineRequest* request) {
+  using namespace ppctl;
+  return report_errors(kExitFailed, /*silent=*/false, [&] {
+    if (request->command == "train") return train(*request);
+    if (request->command == "bench bubbles") return bench_bubbles(*request);
+    throw_error("the engine has no command {}", request->command);
+  });
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "comm/transport.hpp"
+#include "model/parameters.hpp"
+
+namespace ppctl {
+
+/// Sum of squares in double, in an order that depends on the number of elements alone.
+double sum_of_squares(std::span<const float> values);
+
+/// The norm over all gradients of a model whose parts lie on several ranks: the sum of the parameters' squared norms in
+/// the order of their names, so that it is the same to the last bit wherever they lie. A name that several ranks hold
+/// (replicas) counts once, and so does a tied weight, whose uses hold the same summed gradient. Frozen ones do not
+/// count.
+class GradNorm {
+ public:
+  /// COLLECTIVE over `world`: ranks exchange the names. The groups must outlive the object.
+  GradNorm(std::vector<ParameterGroup*> groups, Group& world, Deadline deadline);
+
+  /// Most parameters of one rank: the length of what each contributes.
+  std::size_t num_slots() const { return num_slots_; }
+  /// Writes the squared norms of this rank's gradients to the first of num_slots() values.
+  void local(std::span<double> slots) const;
+  /// The norm, from the slots of all ranks (`stride` values apart). The same on every rank.
+  double combine(std::span<const double> slots, std::size_t stride) const;
+
+  /// Multiplies this rank's gradients by min(1, max_norm / (norm + 1e-6)); max_norm 0: leaves them as they are.
+  void clip(double norm, double max_norm) const;
+
+ private:
+  struct Source {
+    std::size_t rank;
+    std::size_t slot;
+  };
+
+  std::vector<ParameterGroup*> groups_;
+  std::vector<at::Tensor> grads_;  ///< flat, of this rank's slots
+  std::vector<Source> order_;      ///< by name
+  std::size_t num_slots_ = 0;
+};
+
+}  // namespace ppctl

@@ -1,0 +1,56 @@
+#include "train/json_log.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace ppctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void append_line(std::string& text, const Json& record) {
+  text += record.dump();
+  text += '\n';
+}
+
+}  // namespace
+
+JsonLog::JsonLog(const std::string& path, bool append) : file_(path, append) {}
+
+void JsonLog::on_microbatch(const MicrobatchRecord& record) {
+  append_line(pending_, Json{{"step", record.step},
+                             {"microbatch", record.microbatch},
+                             {"loss", record.loss},
+                             {"num_labels", record.num_labels},
+                             {"forward_ms", record.forward_ms},
+                             {"backward_ms", record.backward_ms},
+                             {"wait_ms", record.wait_ms}});
+}
+
+void JsonLog::on_step(const StepRecord& record) {
+  append_line(pending_, Json{{"step", record.step},
+                             {"loss", record.loss},
+                             {"grad_norm", record.grad_norm},
+                             {"lr", record.lr},
+                             {"num_labels", record.num_labels},
+                             {"aux_loss", record.aux_loss},
+                             {"epoch", record.epoch},
+                             {"tokens", record.tokens},
+                             {"tokens_per_s", record.tokens_per_s},
+                             {"step_ms", record.step_ms},
+                             {"bubble", record.bubble},
+                             {"memory_mib", record.memory_mib},
+                             {"total_memory_mib", record.total_memory_mib}});
+  file_.write(pending_);
+  pending_.clear();
+}
+
+void JsonLog::on_eval(const EvalRecord& record) {
+  std::string line;
+  append_line(line, Json{{"step", record.step},
+                         {"eval_loss", record.loss},
+                         {"num_labels", record.num_labels},
+                         {"eval_ms", record.eval_ms}});
+  file_.write(line);
+}
+
+}  // namespace ppctl

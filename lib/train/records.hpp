@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ppctl {
+
+/// What logs say of one microbatch of a step.
+struct MicrobatchRecord {
+  std::int64_t step = 0;
+  int microbatch = 0;  ///< in the whole step, over replicas and accumulated batches
+  double loss = 0.0;   ///< mean over its own labelled tokens; 0 where it has none
+  std::int64_t num_labels = 0;
+  double forward_ms = 0.0;   ///< computing, over all stages
+  double backward_ms = 0.0;  ///< dx and dw, over all stages
+  double wait_ms = 0.0;      ///< ranks waited for its tensors, over all ranks
+};
+
+/// What logs say of one step.
+struct StepRecord {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;  ///< of the step's last sample
+  double loss = 0.0;       ///< mean over all labelled tokens of the step
+  double aux_loss = 0.0;   ///< mean over microbatches
+  std::int64_t num_labels = 0;
+  double grad_norm = 0.0;  ///< before clipping
+  double lr = 0.0;
+  std::int64_t tokens = 0;    ///< trained on so far, this step included
+  double step_ms = 0.0;       ///< wall time on rank 0
+  double tokens_per_s = 0.0;  ///< of this step
+  double bubble = 0.0;        ///< share of the ranks' time between a step's first and last compute that is not compute
+  double memory_mib = 0.0;    ///< resident set of the largest rank
+  double total_memory_mib = 0.0;  ///< resident sets of all ranks, shared pages counted on each
+};
+
+/// What logs say of one evaluation on the held-out part.
+struct EvalRecord {
+  std::int64_t step = 0;  ///< steps that were trained before
+  double loss = 0.0;
+  std::int64_t num_labels = 0;
+  double eval_ms = 0.0;
+};
+
+/// Who wants to know how training goes. Called on rank 0 alone, by the training thread. What it throws ends the run.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_microbatch(const MicrobatchRecord&) {}
+  virtual void on_step(const StepRecord&) {}
+  virtual void on_eval(const EvalRecord&) {}
+  /// A line for a person: an epoch begins, a checkpoint was written.
+  virtual void on_message(const std::string&) {}
+};
+
+}  // namespace ppctl

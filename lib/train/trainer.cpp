@@ -1,0 +1,215 @@
+#include "train/trainer.hpp"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "model/hf_folder.hpp"
+#include "train/agreement.hpp"
+#include "train/sampler.hpp"
+
+namespace ppctl {
+namespace {
+
+double milliseconds(Nanoseconds span) { return static_cast<double>(span) / 1e6; }
+
+/// Adds what a run of the executor measured to this rank's part of the step. `first`: the batch's first microbatch.
+void add_result(const StepResult& result, std::size_t first, StepPart& part) {
+  for (std::size_t i = 0; i < result.times.size(); ++i) {
+    part.microbatches[first + i].times = result.times[i];
+    part.busy_ms += milliseconds(result.times[i].forward + result.times[i].backward);
+  }
+  for (const MicrobatchLoss& loss : result.losses) {
+    MicrobatchPart& microbatch = part.microbatches[first + static_cast<std::size_t>(loss.microbatch)];
+    microbatch.has_loss = true;
+    microbatch.loss = loss.report;
+  }
+  part.span_ms += milliseconds(result.end - result.start);
+}
+
+}  // namespace
+
+void Trainer::say(const std::string& text) const {
+  for (const auto& observer : observers_) observer->on_message(text);
+}
+
+TrainResult Trainer::run() {
+  announce();
+  TrainResult result;
+  const std::int64_t total = total_steps();
+  if (job_.eval.every > 0) evaluate();
+  while (state_.step < total && !stop_) {
+    train_step();
+    const bool last = state_.step == total;
+    if (job_.eval.every > 0 && (state_.step % job_.eval.every == 0 || last) && !stop_) evaluate();
+    if (store_ && (last || stop_ || (job_.checkpoint.every > 0 && state_.step % job_.checkpoint.every == 0))) save();
+  }
+  result.stopped = stop_ && state_.step < total;
+  if (!result.stopped) finish(result);
+  result.state = state_;
+  result.last_loss = last_loss_;
+  result.unigram_entropy = dataset_.unigram_entropy;
+  return result;
+}
+
+void Trainer::announce() const {
+  say(fmt::format("{}: {} layers over {} stages as {}, {} microbatches of {} samples, {}", job_.name, spec_.num_layers,
+                  schedule_.num_stages(), fmt::join(layer_counts_, "+"), shape_.num_microbatches * shape_.accumulate,
+                  shape_.microbatch_size, schedule_.name));
+  say(dataset_.description);
+  if (state_.step > 0) say(fmt::format("resumed after step {} of {}", state_.step, total_steps()));
+}
+
+void Trainer::train_step() {
+  const Nanoseconds start = monotonic_now();
+  note_epoch();
+  const double lr = lr_schedule_->at(state_.step);
+  const std::int64_t num_labels = loader_->num_labels(state_.step);
+  model_->zero_grad();
+  part_ = StepPart{};
+  run_batches(part_, num_labels > 0 ? 1.0 / static_cast<double>(num_labels) : 0.0);
+  stage_replicas_->sum_grads(deadline());
+  tied_->sum_grads(deadline());
+  grad_replicas_->sum_grads(deadline());
+
+  part_.squared_norms.assign(norm_->num_slots(), 0.0);
+  norm_->local(part_.squared_norms);
+  part_.memory_mib = resident_mib();
+  part_.stop_requested = options_.stop_requested && options_.stop_requested();
+  const StepReport report = combine_parts(exchange_->gather(part_, deadline()), mesh_, shape_);
+  const double norm = norm_->combine(exchange_->norms(), exchange_->stride());
+  norm_->clip(norm, job_.optimizer.clip_norm);
+  optimizer_->step(lr);
+
+  stop_ = report.stop_requested;
+  last_loss_ = report.loss;
+  state_.samples += shape_.samples_per_step();
+  state_.tokens += shape_.samples_per_step() * loader_->sequence_length();
+  report_step(report, norm, lr, milliseconds(monotonic_now() - start));
+  ++state_.step;
+}
+
+void Trainer::run_batches(StepPart& part, double loss_scale) {
+  const auto per_batch = static_cast<std::size_t>(shape_.num_microbatches);
+  part.microbatches.assign(per_batch * static_cast<std::size_t>(shape_.accumulate), {});
+  for (int batch = 0; batch < shape_.accumulate; ++batch) {
+    const StepResult& result = executor_->run(loader_->load(state_.step, batch, /*training=*/true, loss_scale));
+    add_result(result, per_batch * static_cast<std::size_t>(batch), part);
+  }
+}
+
+void Trainer::report_step(const StepReport& report, double norm, double lr, double step_ms) {
+  if (observers_.empty()) return;
+  StepRecord record;
+  record.step = state_.step;
+  record.epoch = loader_->order().epoch_of(state_.samples - 1);
+  record.loss = report.loss;
+  record.aux_loss = report.aux_loss;
+  record.num_labels = report.num_labels;
+  record.grad_norm = norm;
+  record.lr = lr;
+  record.tokens = state_.tokens;
+  record.step_ms = step_ms;
+  record.tokens_per_s = static_cast<double>(shape_.samples_per_step() * loader_->sequence_length()) / step_ms * 1e3;
+  record.bubble = report.bubble;
+  record.memory_mib = report.memory_mib;
+  record.total_memory_mib = report.total_memory_mib;
+  for (const auto& observer : observers_) {
+    for (MicrobatchRecord microbatch : report.microbatches) {
+      microbatch.step = state_.step;
+      observer->on_microbatch(microbatch);
+    }
+    observer->on_step(record);
+  }
+}
+
+void Trainer::note_epoch() {
+  const std::int64_t first = state_.samples;
+  const std::int64_t last = first + shape_.samples_per_step() - 1;
+  const SampleOrder& order = loader_->order();
+  const std::int64_t before = first == 0 ? 0 : order.epoch_of(first - 1);
+  if (order.epoch_of(last) > before) {
+    say(fmt::format("step {}: the data is at its end, epoch {} begins", state_.step, order.epoch_of(last)));
+  }
+}
+
+void Trainer::evaluate() {
+  const Nanoseconds start = monotonic_now();
+  const std::int64_t whole_batches = dataset_.evaluation->num_samples() / shape_.samples_per_batch();
+  const std::int64_t batches = std::min<std::int64_t>(job_.eval.batches, whole_batches);
+  BatchShape one_batch = shape_;
+  one_batch.accumulate = 1;
+  EvalRecord record;
+  double loss_sum = 0.0;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    StepPart part;
+    part.microbatches.assign(static_cast<std::size_t>(shape_.num_microbatches), {});
+    add_result(executor_->run_forward(eval_loader_->load(batch, 0, /*training=*/false, 0.0)), 0, part);
+    const StepReport report = combine_parts(eval_exchange_->gather(part, deadline()), mesh_, one_batch);
+    loss_sum += report.loss * static_cast<double>(report.num_labels);
+    record.num_labels += report.num_labels;
+  }
+  record.step = state_.step;
+  record.loss = record.num_labels > 0 ? loss_sum / static_cast<double>(record.num_labels) : 0.0;
+  record.eval_ms = milliseconds(monotonic_now() - start);
+  for (const auto& observer : observers_) observer->on_eval(record);
+}
+
+void Trainer::save() {
+  if (saved_at_ == state_.step) return;
+  communicator_.transport().set_status(fmt::format("step {}, saving", state_.step));
+  const std::string folder = store_->save(*optimizer_, state_, deadline());
+  saved_at_ = state_.step;
+  say(fmt::format("saved {}", folder));
+}
+
+void Trainer::finish(TrainResult& result) {
+  if (store_ && job_.checkpoint.export_when == "final") export_model();
+  if (job_.sample.prompt.empty()) return;
+  if (mesh_.index(MeshAxis::kDp, world_->rank()) == 0) result.sample = sample();
+  // The others wait here, so that none ends while a pipeline still writes.
+  world_->barrier(Deadline::after_seconds(job_.timeout_s * std::max(1, job_.sample.tokens)));
+}
+
+void Trainer::export_model() {
+  const std::string folder = job_.checkpoint.folder + "/hf";
+  const bool writes = mesh_.index(MeshAxis::kDp, world_->rank()) == 0;
+  agree(*world_, deadline(), [&] {
+    std::filesystem::create_directories(folder);
+    return std::string();
+  });
+  const auto written = agree(*world_, deadline(), [&] {
+    if (!writes) return std::string();
+    std::vector<HfTensor> tensors;
+    for (const StagePtr& stage : model_->stages()) {
+      for (HfTensor& tensor : hf_tensors(stage->module())) tensors.push_back(std::move(tensor));
+    }
+    const HfShard shard = write_hf_shard(folder, tensors, pipeline_ranks_.rank.value, job_.parallel.pp);
+    return nlohmann::json{{"file", shard.file}, {"names", shard.names}, {"bytes", shard.num_bytes}}.dump();
+  });
+  agree(*world_, deadline(), [&] {
+    if (!is_first_rank()) return std::string();
+    std::vector<HfShard> shards;
+    for (const std::string& text : written) {
+      if (text.empty()) continue;
+      const auto shard = nlohmann::json::parse(text);
+      shards.push_back({shard.at("file"), shard.at("names").get<std::vector<std::string>>(), shard.at("bytes")});
+    }
+    write_hf_index(folder, spec_, model_->dtype(), shards);
+    return std::string();
+  });
+  say(fmt::format("exported {}", folder));
+}
+
+std::string Trainer::sample() {
+  SampleRequest request;
+  request.config = job_.sample;
+  request.seed = job_.seed;
+  request.max_context = job_.data.sequence_length;
+  request.timeout_s = job_.timeout_s;
+  return sample_text(request, *model_, schedule_.placement, pipeline_ranks_, *pipeline_);
+}
+
+}  // namespace ppctl

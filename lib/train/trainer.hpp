@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/transport.hpp"
+#include "config/job_config.hpp"
+#include "runtime/stage_replicas.hpp"
+#include "schedule/schedule.hpp"
+#include "topology/mesh.hpp"
+#include "train/checkpoint.hpp"
+#include "train/grad_norm.hpp"
+#include "train/lr_schedule.hpp"
+#include "train/rank_model.hpp"
+#include "train/records.hpp"
+#include "train/replicas.hpp"
+#include "train/samples.hpp"
+#include "train/step_exchange.hpp"
+#include "train/step_report.hpp"
+
+namespace ppctl {
+
+/// What a run is given besides its job.
+struct TrainOptions {
+  /// Whether the user asked this rank to end after the current step; empty: never. Any rank's wish ends all.
+  std::function<bool()> stop_requested;
+  /// Make an observer once it is known whether the run goes on from a checkpoint. Called on rank 0.
+  std::function<std::vector<std::unique_ptr<TrainObserver>>(bool resumed)> make_observers;
+  /// Instead of the job's data.
+  std::shared_ptr<const SampleSource> samples;
+};
+
+/// How a run ended.
+struct TrainResult {
+  TrainState state;
+  double last_loss = 0.0;
+  bool stopped = false;          ///< by the user
+  double unigram_entropy = 0.0;  ///< of the training text, on rank 0; 0 for other data
+  std::string sample;            ///< the continuation of sample.prompt, on the ranks of replica 0
+};
+
+/// One rank's part of a training run. Construction and run() are COLLECTIVE over the job. One thread.
+///
+/// What can be wrong with the job is found, and agreed on by all ranks (AgreedError), before anything is computed. When
+/// run() throws something else, the caller aborts the transport, so that the other ranks end too.
+class Trainer {
+ public:
+  /// `schedule`: lowered and verified. `job` and `communicator` must outlive the object.
+  Trainer(const JobConfig& job, Schedule schedule, Communicator& communicator, TrainOptions options = {});
+  ~Trainer();
+
+  TrainResult run();
+
+ private:
+  /// What a rank makes without the others.
+  void prepare_alone();
+  /// What ranks make together.
+  void connect();
+  void announce() const;
+  /// Steps of the whole run.
+  std::int64_t total_steps() const;
+
+  void train_step();
+  void run_batches(StepPart& part, double loss_scale);
+  void report_step(const StepReport& report, double norm, double lr, double step_ms);
+  void note_epoch();
+  void evaluate();
+  void save();
+  void finish(TrainResult& result);
+  void export_model();
+  std::string sample();
+
+  bool is_first_rank() const { return world_->rank() == 0; }
+  Deadline deadline() const { return Deadline::after_seconds(job_.timeout_s); }
+  void say(const std::string& text) const;
+
+  const JobConfig& job_;
+  Schedule schedule_;
+  Communicator& communicator_;
+  TrainOptions options_;
+  Mesh mesh_;
+  BatchShape shape_;
+  std::unique_ptr<Group> world_;
+  std::unique_ptr<Group> pipeline_;
+  PipelineRanks pipeline_ranks_;
+
+  ModelSpec spec_;
+  std::vector<int> layer_counts_;
+  std::optional<RankModel> model_;
+  Dataset dataset_;
+  std::optional<BatchLoader> loader_;
+  std::optional<BatchLoader> eval_loader_;
+  std::optional<LrSchedule> lr_schedule_;
+  std::optional<AdamW> optimizer_;
+
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<TiedWeights> tied_;
+  std::unique_ptr<StageReplicas> stage_replicas_;
+  std::unique_ptr<GradReplicas> grad_replicas_;
+  std::unique_ptr<GradNorm> norm_;
+  std::unique_ptr<StepExchange> exchange_;
+  std::unique_ptr<StepExchange> eval_exchange_;
+  std::unique_ptr<CheckpointStore> store_;
+  std::vector<std::unique_ptr<TrainObserver>> observers_;
+
+  TrainState state_;
+  StepPart part_;
+  double last_loss_ = 0.0;
+  bool stop_ = false;
+  std::int64_t saved_at_ = -1;
+};
+
+}  // namespace ppctl

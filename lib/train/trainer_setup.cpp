@@ -1,0 +1,149 @@
+#include "base/error.hpp"
+#include "train/agreement.hpp"
+#include "train/supported.hpp"
+#include "train/trainer.hpp"
+
+namespace ppctl {
+namespace {
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  return ranks;
+}
+
+CheckpointLayout checkpoint_layout(const JobConfig& job, const Placement& placement, const std::vector<int>& layers) {
+  CheckpointLayout layout;
+  layout.pp = job.parallel.pp;
+  layout.dp_shard = job.parallel.dp_shard;
+  layout.layers = layers;
+  for (int rank = 0; rank < placement.pp(); ++rank) {
+    std::vector<int> stages;
+    for (const StageId stage : placement.stages_of(PipelineRank(rank))) stages.push_back(stage.value);
+    layout.stages.push_back(std::move(stages));
+  }
+  return layout;
+}
+
+/// A held-out batch has the shape of a training batch.
+void check_evaluation(const JobConfig& job, const Dataset& dataset, const BatchShape& shape) {
+  if (job.eval.every <= 0) return;
+  if (!dataset.evaluation) throw_error("eval.every is {}, but data.eval_fraction holds nothing out", job.eval.every);
+  if (dataset.evaluation->num_samples() < shape.samples_per_batch()) {
+    throw_error("data.eval_fraction holds {} samples out; an evaluation takes at least one batch of {}",
+                dataset.evaluation->num_samples(), shape.samples_per_batch());
+  }
+}
+
+void check_sample(const JobConfig& job, const ModelSpec& spec) {
+  if (job.sample.prompt.empty()) return;
+  if (job.data.kind != "text") throw_error("sample.prompt continues bytes of text; data.kind is {}", job.data.kind);
+  if (spec.vocab_size < 256)
+    throw_error("sample.prompt needs a vocabulary of 256 bytes; the model has {}", spec.vocab_size);
+}
+
+}  // namespace
+
+Trainer::Trainer(const JobConfig& job, Schedule schedule, Communicator& communicator, TrainOptions options)
+    : job_(job), schedule_(std::move(schedule)), communicator_(communicator), options_(std::move(options)) {
+  Transport& transport = communicator.transport();
+  transport.set_status("set-up");
+  world_ = communicator.group(all_ranks(transport.size()), "world");
+  agree(*world_, deadline(), [&] {
+    check_supported(job_);
+    if (transport.size() != job_.world_size()) {
+      throw_error("the job has pp {} x dp {} = {} ranks, but {} were started", job_.parallel.pp, job_.dp(),
+                  job_.world_size(), transport.size());
+    }
+    prepare_alone();
+    return std::string();
+  });
+  connect();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::prepare_alone() {
+  const int rank = communicator_.transport().rank();
+  mesh_ = Mesh(job_.parallel.pp, job_.parallel.dp_replicate, job_.parallel.dp_shard);
+  shape_ = BatchShape::of(job_);
+  pipeline_ranks_ = {&communicator_.transport(), mesh_.coordinates(rank).pp,
+                     mesh_.ranks_along(MeshAxis::kPipeline, rank)};
+  spec_ = model_of_job(job_);
+  layer_counts_ = layers_per_stage(job_, spec_, schedule_.placement);
+  check_sample(job_, spec_);
+  if (options_.samples) {
+    dataset_.training = options_.samples;
+    dataset_.description = "samples of the caller";
+  } else {
+    dataset_ = open_dataset(job_.data, spec_.vocab_size, /*with_entropy=*/rank == 0);
+  }
+  if (spec_.max_positions > 0 && spec_.learned_positions && job_.data.sequence_length > spec_.max_positions) {
+    throw_error("data.sequence_length is {}, more than the model's {} positions", job_.data.sequence_length,
+                spec_.max_positions);
+  }
+  check_evaluation(job_, dataset_, shape_);
+  lr_schedule_.emplace(job_.lr_schedule, job_.optimizer.lr, total_steps());
+  model_.emplace(job_, spec_, schedule_.placement, pipeline_ranks_.rank, layer_counts_);
+  optimizer_.emplace(job_.optimizer, model_->groups());
+
+  const BatchNeeds needs{model_->has_first_stage(), model_->has_last_stage()};
+  const int replica = mesh_.index(MeshAxis::kDp, rank);
+  const SampleOrder order(dataset_.training->num_samples(), job_.data.order == "shuffled", job_.seed);
+  loader_.emplace(dataset_.training, order, shape_, replica, needs);
+  if (job_.eval.every > 0) {
+    BatchShape eval_shape = shape_;
+    eval_shape.accumulate = 1;
+    const SampleOrder eval_order(dataset_.evaluation->num_samples(), /*shuffled=*/false, 0);
+    eval_loader_.emplace(dataset_.evaluation, eval_order, eval_shape, replica, needs);
+  }
+}
+
+void Trainer::connect() {
+  const int rank = world_->rank();
+  const auto groups = model_->groups();
+  const auto parameters = model_->parameters();
+  const int replica = mesh_.index(MeshAxis::kDp, rank);
+  pipeline_ = communicator_.group(pipeline_ranks_.world_ranks, fmt::format("pipeline {}", replica));
+  tied_ = std::make_unique<TiedWeights>(communicator_, *pipeline_, parameters, fmt::format("tied {}", replica));
+  tied_->equalise_values(deadline());
+  stage_replicas_ = std::make_unique<StageReplicas>(communicator_, schedule_.placement, pipeline_ranks_.rank,
+                                                    pipeline_ranks_.world_ranks, parameters,
+                                                    fmt::format("stage replicas {}", replica));
+  std::unique_ptr<Group> replicas;
+  if (job_.dp() > 1) {
+    replicas = communicator_.group(mesh_.ranks_along(MeshAxis::kDp, rank),
+                                   fmt::format("replicas of {}", pipeline_ranks_.rank));
+  }
+  grad_replicas_ = std::make_unique<GradReplicas>(std::move(replicas), groups);
+  norm_ = std::make_unique<GradNorm>(groups, *world_, deadline());
+  const auto microbatches =
+      static_cast<std::size_t>(shape_.num_microbatches) * static_cast<std::size_t>(shape_.accumulate);
+  exchange_ = std::make_unique<StepExchange>(*world_, norm_->num_slots(), microbatches);
+  eval_exchange_ = std::make_unique<StepExchange>(*world_, 0, static_cast<std::size_t>(shape_.num_microbatches));
+  ExecutorOptions executor_options;
+  executor_options.timeout_s = job_.timeout_s;
+  executor_ = std::make_unique<Executor>(schedule_, pipeline_ranks_, model_->stages(), executor_options);
+
+  if (!job_.checkpoint.folder.empty()) {
+    store_ = std::make_unique<CheckpointStore>(job_, checkpoint_layout(job_, schedule_.placement, layer_counts_),
+                                               *world_, pipeline_ranks_.rank.value, /*writes=*/replica == 0);
+    if (job_.checkpoint.resume) {
+      if (const auto resumed = store_->resume(*optimizer_, deadline())) state_ = *resumed;
+      saved_at_ = state_.step > 0 ? state_.step : -1;
+    }
+  }
+  agree(*world_, deadline(), [&] {
+    if (rank == 0 && options_.make_observers) observers_ = options_.make_observers(state_.step > 0);
+    return std::string();
+  });
+}
+
+std::int64_t Trainer::total_steps() const {
+  const std::int64_t tokens = shape_.samples_per_step() * job_.data.sequence_length;
+  const std::int64_t by_tokens = (job_.stop_tokens + tokens - 1) / tokens;
+  if (job_.stop_tokens <= 0) return job_.steps;
+  return job_.steps > 0 ? std::min(job_.steps, by_tokens) : by_tokens;
+}
+
+}  // namespace ppctl
