@@ -219,17 +219,21 @@ void full_memory(Communicator& comm) {
 int run(const std::string& scenario) {
   const std::map<std::string, std::function<void(Communicator&)>> scenarios{
       {"traffic", traffic},
+      {"traffic_without_shared_memory", traffic},
       {"groups", groups},
       {"edges", edges},
       {"large", large},
-      {"kill", kill},
-      {"throw", throw_on_rank_1},
       {"unreceived", unreceived},
+      {"kill", kill},
+      {"kill_while_others_compute", kill_while_others_compute},
+      {"throw", throw_on_rank_1},
+      {"throw_without_shared_memory", throw_on_rank_1},
       {"deadline", deadline},
       {"full_memory", full_memory},
-      {"kill_while_others_compute", kill_while_others_compute}};
+  };
   MpiOptions options;
   options.piece_bytes = 1 << 20;
+  if (scenario.ends_with("without_shared_memory")) options.arena_bytes = 0;
   if (scenario == "full_memory") options.arena_bytes = std::size_t{64} << 20;
   const std::unique_ptr<Communicator> comm = connect_mpi(options);
   const int rank = comm->transport().rank();

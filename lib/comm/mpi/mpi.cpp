@@ -1,8 +1,6 @@
 #include "comm/mpi/mpi.hpp"
 
 #include <mpi.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -166,17 +164,6 @@ std::unique_ptr<Communicator> connect_mpi(double timeout_s) {
   MpiOptions options;
   options.timeout_s = timeout_s;
   return connect_mpi(options);
-}
-
-int widen_affinity() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  const long configured = std::min<long>(sysconf(_SC_NPROCESSORS_CONF), CPU_SETSIZE);
-  for (long core = 0; core < configured; ++core) CPU_SET(core, &cores);
-  // The kernel takes away what the cpuset does not allow.
-  sched_setaffinity(0, sizeof cores, &cores);
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 }  // namespace ppctl

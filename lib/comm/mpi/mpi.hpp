@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "comm/affinity.hpp"  // what a launched rank may need to undo
 #include "comm/transport.hpp"
 
 namespace ppctl {
@@ -34,9 +35,5 @@ struct MpiOptions {
 /// mpirun ends what is left.
 std::unique_ptr<Communicator> connect_mpi(const MpiOptions& options);
 std::unique_ptr<Communicator> connect_mpi(double timeout_s);
-
-/// Lets this process run on every core it may use, whatever core mpirun bound it to: for a rank that computes with
-/// several threads. Returns the number of cores. (`mpirun --bind-to none` has the same effect.)
-int widen_affinity();
 
 }  // namespace ppctl
