@@ -22,7 +22,7 @@ template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// e^x within 2 units in the last place, as a sequence of operations that compilers vectorise (a call of std::exp is
-/// not). Below -87.3 it is 0, above 88.7 it stays at the largest power that is finite.
+/// not). Below -87.3 it is 0, above 88.3 it stays where it is there, and NaN stays NaN.
 PPCTL_INLINE float vector_exp(float x) {
   constexpr float kRoundToInteger = 12582912.0F;  // 1.5 * 2^23: adding it leaves the rounded integer in the low bits
   const float clamped = x < -87.3F ? -87.3F : (x > 88.3F ? 88.3F : x);

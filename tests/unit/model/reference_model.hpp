@@ -12,7 +12,7 @@ namespace ppctl::testing_support {
 std::map<std::string, at::Tensor> leaf_parameters(StageModule& stage);
 
 /// The objective (loss_scale times the sum of token losses) of a whole model as a plain composition of torch operators,
-/// with the same dropout factors that the stage draws. `length` is that of the rotary tables.
+/// with the same dropout factors that the stage draws.
 at::Tensor reference_objective(const ModelSpec& spec, std::map<std::string, at::Tensor>& parameters,
                                const Microbatch& microbatch, std::uint64_t dropout_seed);
 
