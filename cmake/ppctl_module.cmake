@@ -25,6 +25,14 @@ function(ppctl_module name)
   endif()
 endfunction()
 
+# ppctl_torch_executable(NAME): lets an executable reuse LibTorch's precompiled header. The header is compiled with -fPIC; with an
+# executable's -fPIE the compiler would ignore it, and warn.
+function(ppctl_torch_executable name)
+  target_precompile_headers(${name} REUSE_FROM ppctl_torch_pch)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
+endfunction()
+
 # ppctl_test(NAME DIRECTORY LABELS label... [TORCH] [DEPENDS target...])
 #
 # One GoogleTest program NAME from the *_test.cpp files of DIRECTORY; ctest runs each of its tests by name.
@@ -39,7 +47,7 @@ function(ppctl_test name directory)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PPCTL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PPCTL_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(ARG_TORCH)
-    target_precompile_headers(${name} REUSE_FROM ppctl_torch_pch)
+    ppctl_torch_executable(${name})
   endif()
   # A whole program is one ctest entry: starting a process for each of hundreds of tests would cost more than the tests.
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)

@@ -69,7 +69,7 @@ void train(Communicator& communicator) {
   for (int step = 0; step < kSteps; ++step) {
     sent = 0;
     const std::vector<MicrobatchLoss> losses = schedule.run({input}, {{"target", target}});
-    sgd(*stage, 0.5);
+    sgd(*stage, 0.2);
     if (losses.empty()) continue;  // not the rank of the last stage
     double sum = 0;
     for (const MicrobatchLoss& loss : losses) sum += loss.report.loss_sum;

@@ -148,25 +148,19 @@ TEST(Executor, EndsEveryRankWhenOneFails) {
   std::vector<std::string> texts(4);
   Job job;
   job.pp = 4;
-  job.customise = [&texts](Executor& executor) {
-    const auto forward = [](const MetaStep& step, StepContext& context) {
+  job.on_failure = [&](int rank, const std::string& text) { texts[static_cast<std::size_t>(rank)] = text; };
+  job.customise = [](Executor& executor) {
+    executor.register_custom_function(MetaStepType::FORWARD, [](const MetaStep& step, StepContext& context) {
       if (step.stage() == StageId(3)) throw_error("boom");
       context.run_default();
-    };
-    executor.register_custom_function(MetaStepType::FORWARD, forward);
-    executor.register_custom_function(MetaStepType::BACKWARD, [&texts](const MetaStep&, StepContext& context) {
-      try {
-        context.run_default();
-      } catch (const Error& error) {
-        texts[static_cast<std::size_t>(context.rank().value)] = error.what();
-        throw;
-      }
     });
   };
   EXPECT_EQ(failure_of(job), "rank 3, step 0, 3F0: boom");
   // Each peer says what it was at, and why the job failed.
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    EXPECT_NE(texts[rank].find("rank 3, step 0, 3F0: boom"), std::string::npos) << texts[rank];
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string& text = texts[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(text.find(fmt::format("rank {}, step 0, ", rank)), 0u) << text;
+    EXPECT_NE(text.find("rank 3, step 0, 3F0: boom"), std::string::npos) << text;
   }
 }
 

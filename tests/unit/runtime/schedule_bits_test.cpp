@@ -78,8 +78,8 @@ std::vector<std::string_view> names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Generators, EverySchedule, testing::ValuesIn(names()), [](const auto& info) {
-  std::string name(info.param);
+INSTANTIATE_TEST_SUITE_P(Generators, EverySchedule, testing::ValuesIn(names()), [](const auto& param_info) {
+  std::string name(param_info.param);
   return name[0] >= '0' && name[0] <= '9' ? "the_" + name : name;
 });
 

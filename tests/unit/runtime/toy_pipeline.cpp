@@ -206,7 +206,14 @@ Result train(const Job& job) {
                        std::vector<double>(static_cast<std::size_t>(job.num_microbatches), -1.0));
   result.loss_ranks.assign(static_cast<std::size_t>(job.num_microbatches), -1);
   std::mutex mutex;
-  run_inproc(job.pp, [&](Communicator& communicator) { RankJob(job, schedule, communicator).run(result, mutex); });
+  run_inproc(job.pp, [&](Communicator& communicator) {
+    try {
+      RankJob(job, schedule, communicator).run(result, mutex);
+    } catch (const std::exception& error) {
+      if (job.on_failure) job.on_failure(communicator.transport().rank(), error.what());
+      throw;
+    }
+  });
   return result;
 }
 

@@ -40,6 +40,8 @@ struct Job {
   std::function<void(Executor&)> customise;
   /// Called on each rank after each step.
   std::function<void(Executor&, const StepResult&)> after_step;
+  /// Called on each rank that fails, with what it says.
+  std::function<void(int rank, const std::string& text)> on_failure;
 };
 
 struct Result {
