@@ -61,6 +61,9 @@ std::optional<std::string> bad_size(const ScheduleSpec& spec) {
     return fmt::format("chunks must be 1 to {} with pp = {} (at most {} stages), not {}",
                        MetaStep::kMaxStages / spec.pp, spec.pp, MetaStep::kMaxStages, spec.chunks);
   }
+  constexpr std::int64_t kMaxWork = 1'000'000'000;  // 24 GB of steps; also keeps counts of a rank's steps within an int
+  const std::int64_t work = std::int64_t{spec.pp} * spec.chunks * spec.num_microbatches;
+  if (work > kMaxWork) return fmt::format("pp x chunks x microbatches must be at most {}, not {}", kMaxWork, work);
   return std::nullopt;
 }
 

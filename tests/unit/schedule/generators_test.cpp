@@ -112,6 +112,8 @@ TEST(Generators, RefuseWhatTheyCannotDoInOneLine) {
   EXPECT_EQ(refusal({.name = "zb_v", .pp = 2, .chunks = 3}), "schedule zb_v: chunks must be 2, not 3");
   EXPECT_EQ(refusal({.name = "looped_bfs", .pp = 1000, .chunks = 66}),
             "schedule looped_bfs: chunks must be 1 to 65 with pp = 1000 (at most 65535 stages), not 66");
+  EXPECT_EQ(refusal({.name = "looped_bfs", .pp = 1000, .chunks = 2, .num_microbatches = 16'000'000}),
+            "schedule looped_bfs: pp x chunks x microbatches must be at most 1000000000, not 32000000000");
   EXPECT_EQ(refusal({.name = "gpipe", .group = 2}), "schedule gpipe: group is an option of interleaved_1f1b alone");
   EXPECT_EQ(refusal({.name = "zb_h1", .less_memory = true}),
             "schedule zb_h1: less_memory is an option of interleaved_1f1b alone");
