@@ -158,8 +158,8 @@ class JobChecker {
     const LrScheduleConfig& lr = config_.lr_schedule;
     const std::int64_t total = lr.total_steps > 0 ? lr.total_steps : config_.steps;
     if (lr.kind == "constant") {
-      refuse_unused("lr_schedule.total_steps", "a constant rate");
-      refuse_unused("lr_schedule.final_ratio", "a constant rate");
+      refuse_unused("lr_schedule.total_steps");
+      refuse_unused("lr_schedule.final_ratio");
     } else if (total == 0) {
       context_.complain(
           "lr_schedule.kind",
@@ -171,7 +171,7 @@ class JobChecker {
     } else if (lr.kind == "wsd") {
       check_decay(lr, total);
     }
-    if (lr.kind != "wsd") refuse_unused("lr_schedule.decay_steps", "'lr_schedule.kind' " + lr.kind);
+    if (lr.kind != "wsd") refuse_unused("lr_schedule.decay_steps");
   }
 
   void check_decay(const LrScheduleConfig& lr, std::int64_t total) {
@@ -186,9 +186,13 @@ class JobChecker {
     }
   }
 
-  /// Reports a key that would have no effect.
-  void refuse_unused(const std::string& key, std::string_view beside) {
-    if (context_.given(key)) context_.complain(key, fmt::format("'{}' has no effect with {}", key, beside));
+  /// Reports a key that has no effect with this kind of schedule. One that stayed in the file when --set chose another
+  /// kind is no mistake.
+  void refuse_unused(const std::string& key) {
+    if (!context_.given(key)) return;
+    const bool kind_given = context_.given("lr_schedule.kind");
+    if (kind_given && context_.mark_of("lr_schedule.kind").source > context_.mark_of(key).source) return;
+    context_.complain(key, fmt::format("'{}' has no effect with 'lr_schedule.kind' {}", key, config_.lr_schedule.kind));
   }
 
   void check_files() {
@@ -207,13 +211,6 @@ class JobChecker {
     if (config_.swap.tier == "file" && config_.swap.folder.empty() && sound({"swap.folder"})) {
       context_.complain("swap.tier", "'swap.tier' file needs 'swap.folder', where activations go");
     }
-    if (config_.eval.every > 0 && config_.data.eval_fraction == 0.0 &&
-        sound({"eval.every", "data", "data.eval_fraction"})) {
-      context_.complain("eval.every",
-                        "'eval.every' needs 'data.eval_fraction' above 0, the share of the data that is held out");
-    }
-    if (config_.data.kind != "tokens" && sound({"data.kind"}))
-      refuse_unused("data.token_dtype", "'data.kind' " + config_.data.kind);
   }
 
   static constexpr std::int64_t kMostMicrobatches = 16'777'215;

@@ -114,6 +114,29 @@ sample: {prompt: "Once", tokens: 10, temperature: 0, top_k: 0}
   EXPECT_EQ(job.sample.prompt, "Once");
 }
 
+TEST_F(LoadConfig, ReadsTheJobOfTheDocumentation) {
+  EXPECT_EQ(problems_of(R"(name: tiny-llama
+seed: 1
+steps: 20
+model: {from: path/to/hf_folder, dtype: float32}
+data: {kind: tokens, path: tokens.bin, token_dtype: uint16, sequence_length: 32, order: sequential}
+batch: {global_size: 16, microbatch_size: 2}
+parallel: {pp: 4, dp_shard: 1, dp_replicate: 1, ep: 1}
+pipeline: {schedule: 1f1b, chunks: auto, layers: uniform, overlap_p2p: false, overlap_b_f: false, duplex: auto}
+optimizer: {name: adamw, lr: 1.0e-3, betas: [0.9, 0.95], eps: 1.0e-8, weight_decay: 0.1, decay: all, clip_norm: 1.0}
+lr_schedule: {kind: constant, warmup_steps: 5}
+checkpoint: {folder: checkpoints, every: 100, keep: 2, export: final}
+eval: {every: 100, batches: 8}
+log: {json: run.jsonl}
+)"),
+            "");
+}
+
+TEST_F(LoadConfig, LetsASetChooseAnotherLearningRateScheduleThanTheFilesKeysAreFor) {
+  const std::string cosine = kGoodJob + "lr_schedule: {kind: cosine, warmup_steps: 2, final_ratio: 0.1}\n";
+  EXPECT_EQ(parse(cosine, {"lr_schedule.kind=constant"}).lr_schedule.kind, "constant");
+}
+
 TEST_F(LoadConfig, TakesTheShortFormsOfShapes) {
   const JobConfig job = parse(kGoodJob + "recompute: full\nmpipe: {layers: all}\nswap: {layers: auto}\neval:\n",
                               {"pipeline.schedule={file: plan.csv}", "pipeline.chunks=auto", "pipeline.duplex=auto"});
