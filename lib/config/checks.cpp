@@ -166,8 +166,8 @@ class JobChecker {
           fmt::format("'lr_schedule.kind' {} needs 'lr_schedule.total_steps' where the job has no 'steps'", lr.kind));
     } else if (lr.warmup_steps > total) {
       context_.complain("lr_schedule.warmup_steps",
-                        fmt::format("'lr_schedule.warmup_steps' ({}) is more than the {} steps of the schedule",
-                                    lr.warmup_steps, total));
+                        fmt::format("'lr_schedule.warmup_steps' ({}) is more than the {} steps of the schedule{}",
+                                    lr.warmup_steps, total, shorter_job_hint()));
     } else if (lr.kind == "wsd") {
       check_decay(lr, total);
     }
@@ -181,17 +181,26 @@ class JobChecker {
     } else if (std::int64_t{lr.warmup_steps} + lr.decay_steps > total) {
       context_.complain("lr_schedule.decay_steps",
                         fmt::format("'lr_schedule.warmup_steps' ({}) and 'lr_schedule.decay_steps' ({}) are more than "
-                                    "the {} steps of the schedule",
-                                    lr.warmup_steps, lr.decay_steps, total));
+                                    "the {} steps of the schedule{}",
+                                    lr.warmup_steps, lr.decay_steps, total, shorter_job_hint()));
     }
   }
 
-  /// Reports a key that has no effect with this kind of schedule. One that stayed in the file when --set chose another
-  /// kind is no mistake.
+  /// For someone who cuts a job short to try it: how to keep the rates that the long one has.
+  std::string shorter_job_hint() const {
+    const bool cut_short = config_.lr_schedule.total_steps == 0 && context_.mark_of("steps").source > 0;
+    return cut_short ? "; 'lr_schedule.total_steps' can be more than 'steps'" : "";
+  }
+
+  /// Whether `key` is what the file says, or the default, and `by` was then changed by --set. Someone who tries another
+  /// kind of schedule does not want to be told of the keys that fitted the file's.
+  bool overridden(const std::string& key, const std::string& by) const {
+    return context_.given(by) && context_.mark_of(by).source > context_.mark_of(key).source;
+  }
+
+  /// Reports a key that has no effect with this kind of schedule.
   void refuse_unused(const std::string& key) {
-    if (!context_.given(key)) return;
-    const bool kind_given = context_.given("lr_schedule.kind");
-    if (kind_given && context_.mark_of("lr_schedule.kind").source > context_.mark_of(key).source) return;
+    if (!context_.given(key) || overridden(key, "lr_schedule.kind")) return;
     context_.complain(key, fmt::format("'{}' has no effect with 'lr_schedule.kind' {}", key, config_.lr_schedule.kind));
   }
 

@@ -191,6 +191,16 @@ TEST_F(LoadConfig, NamesTheSetThatIsWrong) {
             "--set batch.microbatch_size=5: 'batch.microbatch_size' (5) does not divide the 16 samples of a replica");
 }
 
+TEST_F(LoadConfig, SaysHowToCutAJobShort) {
+  const std::string cosine = kGoodJob + "lr_schedule: {kind: cosine, warmup_steps: 5}\n";
+  EXPECT_EQ(problems_of(cosine, {"steps=3"}),
+            "job.yaml:8:43: error: 'lr_schedule.warmup_steps' (5) is more than the 3 steps of the schedule; "
+            "'lr_schedule.total_steps' can be more than 'steps'\n"
+            "    lr_schedule: {kind: cosine, warmup_steps: 5}\n"
+            "                                              ^");
+  EXPECT_EQ(problems_of(cosine, {"steps=3", "lr_schedule.total_steps=20"}), "");
+}
+
 TEST_F(LoadConfig, ListsProblemsOfTheFileBeforeThoseOfSets) {
   EXPECT_EQ(problems_of(with_line(2, "steps: x"), {"seed=y"}),
             "job.yaml:2:8: error: 'steps' must be a whole number of at least 0, not 'x'\n"
