@@ -12,11 +12,15 @@ constexpr char kOk = '+';
 constexpr char kFailed = '-';
 
 std::string run(const std::function<std::string()>& work) {
+  std::string answer;
   try {
-    return std::string(1, kOk) + work();
+    answer = work();
+    answer.insert(answer.begin(), kOk);
   } catch (const std::exception& error) {
-    return std::string(1, kFailed) + error.what();
+    answer = error.what();
+    answer.insert(answer.begin(), kFailed);
   }
+  return answer;
 }
 
 /// The messages of the ranks that failed, each once.

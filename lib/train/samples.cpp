@@ -77,13 +77,16 @@ Dataset open_dataset(const DataConfig& config, std::int64_t vocab_size, bool wit
                 tokens->describe(), tokens->num_tokens(), length, length + 1);
   }
   const auto held_out = static_cast<std::int64_t>(std::floor(static_cast<double>(total) * config.eval_fraction));
-  if (config.eval_fraction > 0 && (held_out == 0 || held_out == total)) {
+  // Samples that overlap belong to one part: the last label of training is at most the first token held out.
+  const std::int64_t room = (total - held_out) * stride - length;
+  const std::int64_t left = held_out == 0 ? total : room < 0 ? 0 : std::min(total - held_out, room / stride + 1);
+  if (config.eval_fraction > 0 && (held_out == 0 || left == 0)) {
     throw_error(
         "{}: data.eval_fraction {} of its {} samples of {} tokens holds out {} and leaves {}; both must be at least 1",
-        tokens->describe(), config.eval_fraction, total, length, held_out, total - held_out);
+        tokens->describe(), config.eval_fraction, total, length, held_out, left);
   }
   Dataset dataset;
-  const auto training = std::make_shared<TokenSamples>(tokens, length, stride, 0, total - held_out, vocab_size);
+  const auto training = std::make_shared<TokenSamples>(tokens, length, stride, 0, left, vocab_size);
   dataset.training = training;
   if (held_out > 0) {
     dataset.evaluation = std::make_shared<TokenSamples>(tokens, length, stride, total - held_out, held_out, vocab_size);
