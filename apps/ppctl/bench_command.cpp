@@ -24,10 +24,10 @@ void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
   add("pp", "4", "N[,N...]", "Ranks; threads of this process, or the first N ranks under mpirun");
   add("microbatches", "2p", "M[,M...]", "Microbatches; 2p is twice the ranks");
   add("chunks", "0", "V[,V...]", "Stages a rank; 0: the schedule's own number");
-  add("forward-ms", "10", "MS", "Forward of a rank's whole part of the model, one microbatch");
+  add("forward-ms", "10", "MS", "Forward of one stage and microbatch");
   add("dx-ms", "10", "MS", "Gradient of its input");
   add("dw-ms", "10", "MS", "Gradient of its weights");
-  add("steps", "3", "N", "Steps to measure; the shortest counts");
+  add("steps", "5", "N", "Steps to measure; the shortest counts");
   add("format", "text", "text|json", "What to print");
   add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");
   command->callback([options, &chosen] {

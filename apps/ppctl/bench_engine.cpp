@@ -49,8 +49,8 @@ struct BubbleOptions {
   std::vector<int> pp;
   std::vector<std::string> microbatches;
   std::vector<int> chunks;
-  StageTimes rank_times;  ///< of a rank's whole part
-  int steps = 3;
+  StageTimes times;  ///< of one stage and microbatch
+  int steps = 5;
   bool json = false;
   std::string trace;
 };
@@ -67,8 +67,8 @@ BubbleOptions read_options(const EngineRequest& request) {
   for (const std::string& pp : split(text("pp"))) options.pp.push_back(number("pp", pp, 1));
   options.microbatches = split(text("microbatches"));
   for (const std::string& chunks : split(text("chunks"))) options.chunks.push_back(number("chunks", chunks, 0));
-  options.rank_times = {number("forward-ms", text("forward-ms"), 0.0), number("dx-ms", text("dx-ms"), 0.0),
-                        number("dw-ms", text("dw-ms"), 0.0)};
+  options.times = {number("forward-ms", text("forward-ms"), 0.0), number("dx-ms", text("dx-ms"), 0.0),
+                   number("dw-ms", text("dw-ms"), 0.0)};
   options.steps = number("steps", text("steps"), 1);
   if (text("format") != "text" && text("format") != "json") {
     throw_error("--format {}: text or json", text("format"));
@@ -78,12 +78,6 @@ BubbleOptions read_options(const EngineRequest& request) {
   return options;
 }
 
-/// A bidirectional pipeline of pp stages has the model twice, so a rank's stages each are a whole pp-th of the model.
-StageTimes stage_times(const StageTimes& rank, const Placement& placement) {
-  const double parts = placement.kind() == PlacementKind::kBidirectional ? 1 : placement.chunks();
-  return {rank.forward_ms / parts, rank.dx_ms / parts, rank.dw_ms / parts};
-}
-
 /// Everything but the measurement; nothing where the schedule does not exist for these numbers.
 std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& options, ScheduleSpec spec) {
   const GeneratorInfo& info = generator_or_throw(spec.name);
@@ -91,8 +85,7 @@ std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& opt
   if (info.chunks_fixed && spec.chunks != info.default_chunks) return std::nullopt;
   if (refuse_schedule(spec)) return std::nullopt;
   BubbleCase bench;
-  const Placement placement(info.placement, spec.pp, spec.chunks);
-  const StageTimes times = stage_times(options.rank_times, placement);
+  const StageTimes& times = options.times;
   spec.costs = {times.forward_ms, times.dx_ms, times.dw_ms, 0};
   bench.schedule = generate_schedule(spec);
   lower_schedule(bench.schedule, PassOptions());

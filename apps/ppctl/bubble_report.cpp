@@ -32,7 +32,9 @@ double total(const std::vector<Wait>& waits) {
 template <class Wait>
 std::string by_peer(const std::vector<Wait>& waits) {
   std::string text;
-  for (const Wait& wait : waits) text += fmt::format("{}{}: {:.1f}", text.empty() ? "" : ", ", wait.peer, wait.ms);
+  for (const Wait& wait : waits) {
+    if (wait.ms >= 0.05) text += fmt::format("{}{}: {:.1f}", text.empty() ? "" : ", ", wait.peer, wait.ms);
+  }
   return text.empty() ? "-" : text;
 }
 
