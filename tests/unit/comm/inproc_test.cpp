@@ -108,8 +108,12 @@ TEST(Inproc, CompletesADuplexBatchWhenAllOfItIsComplete) {
     const int peer = 1 - transport.rank();
     std::int32_t got1 = 0, got2 = 0;
     const std::int32_t mine = transport.rank() + 10;
-    RequestPtr batch = transport.start_batch(
-        {receive_from(peer, 2, got2), send_to(peer, 1, mine), receive_from(peer, 1, got1), send_to(peer, 2, mine)});
+    std::vector<P2POp> ops;
+    ops.push_back(receive_from(peer, 2, got2));
+    ops.push_back(send_to(peer, 1, mine));
+    ops.push_back(receive_from(peer, 1, got1));
+    ops.push_back(send_to(peer, 2, mine));
+    RequestPtr batch = transport.start_batch(std::move(ops));
     batch->wait(soon(), "duplex");
     EXPECT_TRUE(batch->test());
     EXPECT_EQ(got1, peer + 10);
