@@ -1,0 +1,123 @@
+// What the in-process tests show holds under mpirun too, and a rank that is killed takes the others with it, with a
+// word.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int status = 0;
+  std::string output;
+};
+
+Result run(const std::string& command) {
+  Result result;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> block;
+  for (std::size_t size; (size = std::fread(block.data(), 1, block.size(), pipe)) > 0;)
+    result.output.append(block.data(), size);
+  result.status = ::pclose(pipe);
+  return result;
+}
+
+class Mpirun : public testing::Test {
+ protected:
+  Mpirun() : folder_(fs::temp_directory_path() / ("ppctl-mpirun-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~Mpirun() override { fs::remove_all(folder_); }
+
+  std::string command(int ranks, const std::string& log, const std::string& options) const {
+    return std::string(PPCTL_MPIRUN) + " -np " + std::to_string(ranks) + " " + PPCTL_PROGRAM + " train --config " +
+           PPCTL_SOURCE_DIR + "/configs/parity/llama-tiny.yaml --set parallel.pp=" + std::to_string(ranks) +
+           " --log-json " + (folder_ / log).string() + " " + options;
+  }
+
+  /// Loss and gradient norm of each step, as they are written.
+  std::string losses(const std::string& log) const {
+    std::string text;
+    std::ifstream file(folder_ / log);
+    for (std::string line; std::getline(file, line);) {
+      // The last line may be half written.
+      const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (!record.is_discarded() && record.contains("grad_norm"))
+        text += record.at("loss").dump() + " " + record.at("grad_norm").dump() + "\n";
+    }
+    return text;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Mpirun, ProcessesGiveTheBitsOfOneRank) {
+  const Result one = run(command(1, "one.jsonl", "--set steps=5"));
+  ASSERT_EQ(one.status, 0) << one.output;
+  const std::string expected = losses("one.jsonl");
+  ASSERT_EQ(std::count(expected.begin(), expected.end(), '\n'), 5);
+  for (const int ranks : {2, 4}) {
+    for (const char* schedule : {"1f1b", "zb_v"}) {
+      const std::string log = std::to_string(ranks) + schedule + ".jsonl";
+      const Result many = run(command(ranks, log, std::string("--set steps=5 --set pipeline.schedule=") + schedule));
+      ASSERT_EQ(many.status, 0) << many.output;
+      EXPECT_EQ(losses(log), expected) << ranks << " ranks, " << schedule;
+    }
+  }
+}
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The process of a rank of the job whose command line names `mark`; -1 if there is none.
+pid_t rank_process(int rank, const std::string& mark) {
+  const std::string variable = "OMPI_COMM_WORLD_RANK=" + std::to_string(rank) + '\0';
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    if (contents(entry.path() / "comm") != "ppctl\n") continue;
+    if (contents(entry.path() / "cmdline").find(mark) == std::string::npos) continue;
+    if (contents(entry.path() / "environ").find(variable) != std::string::npos) {
+      return std::stoi(entry.path().filename().string());
+    }
+  }
+  return -1;
+}
+
+TEST_F(Mpirun, AKilledRankEndsTheOthersWhoNameItAndTheStepEachWasIn) {
+  Result result;
+  std::thread job([&] { result = run(command(3, "killed.jsonl", "--set steps=1000000")); });
+  // Once the log has a step, all ranks train.
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (losses("killed.jsonl").empty() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const pid_t victim = rank_process(1, folder_.string());
+  ASSERT_GT(victim, 0);
+  const auto killed = std::chrono::steady_clock::now();
+  ::kill(victim, SIGKILL);
+  job.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(15));
+  EXPECT_NE(result.status, 0);
+  EXPECT_NE(result.output.find("rank 1 (pid " + std::to_string(victim) + ") died in step "), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find(" was in step "), std::string::npos) << result.output;
+}
+
+}  // namespace
