@@ -5,8 +5,8 @@
 
 PATH/TO/peers holds workloads.json, model.py and torch_pipelining.py (PyTorch's side). Both sides start from the same weights (drawn by
 model.py and handed to ppctl as a Hugging Face folder) and train on the same tokens, so that their losses must agree: the table has them.
-Runs alternate (peer, ppctl, peer, ...); a case's figure is the median over its rounds of the run's median step. Needs a Python with torch
-and safetensors (the project's .venv, plus `pip install safetensors numpy`), and a release build.
+Runs alternate (peer, ppctl, peer, ...); a case's figure is the median over its rounds of the run's median step. Needs a Python environment
+that can import torch, numpy and safetensors (the project's .venv has LibTorch alone), and a release build.
 """
 import argparse
 import datetime
