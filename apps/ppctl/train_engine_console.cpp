@@ -55,9 +55,9 @@ class Console final : public TrainObserver {
 
  private:
   std::string bar(std::int64_t done) const {
-    const auto filled = static_cast<std::size_t>(total_steps_ > 0 ? kBarWidth * done / total_steps_ : 0);
-    return "[" + std::string(filled, '#') + std::string(kBarWidth - std::min<std::size_t>(filled, kBarWidth), '.') +
-           "]";
+    const std::int64_t reached = total_steps_ > 0 ? kBarWidth * done / total_steps_ : 0;
+    const int filled = static_cast<int>(std::clamp<std::int64_t>(reached, 0, kBarWidth));
+    return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", kBarWidth - filled);
   }
   std::string time_left(std::int64_t done) const {
     return duration(mean_ms_ / 1e3 * static_cast<double>(total_steps_ - done));
