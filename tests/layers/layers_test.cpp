@@ -90,8 +90,8 @@ std::string objection(const std::string& module, const Layer& layer, const fs::p
   const std::string package = package_of(header);
   if (!package.empty()) {
     if (!layer.packages.count(package)) return "may not include the package " + package;
-    const bool backend = path.string().find("/comm/mpi/") != std::string::npos && path.extension() == ".cpp";
-    if (package == "mpi" && !backend) return "MPI is for the .cpp files of lib/comm/mpi alone";
+    const bool backend = path.string().find("/comm/mpi/") != std::string::npos;
+    if (package == "mpi" && !backend) return "MPI is for lib/comm/mpi alone";
     return "";
   }
   if (!fs::exists(kLib / header)) return "";
