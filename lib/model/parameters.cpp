@@ -66,7 +66,7 @@ int ParameterGroup::add(Parameter parameter, bool merge_with_previous) {
 
 void ParameterGroup::allocate() {
   PPCTL_CHECK(!flat_data_.defined(), "the group '{}' is allocated twice", name_);
-  flat_data_ = at::empty({numel_}, at::TensorOptions().dtype(dtype_));
+  flat_data_ = at::zeros({numel_}, at::TensorOptions().dtype(dtype_));
   flat_grad_ = at::zeros({numel_}, at::TensorOptions().dtype(dtype_));
 }
 

@@ -41,7 +41,7 @@ class ParameterGroup {
   /// Declares a parameter behind the last one. `merge_with_previous`: without padding, so that both form one matrix.
   /// Returns its index. REQUIRES: before allocate().
   int add(Parameter parameter, bool merge_with_previous = false);
-  /// Allocates values (uninitialised) and gradients (zero).
+  /// Allocates values and gradients, all zero: padding must hold nothing that an update could turn into a fault.
   void allocate();
 
   const std::string& name() const { return name_; }

@@ -15,18 +15,19 @@ constexpr std::int64_t kNumBytes = 256;
 /// Apart from the training executor's, which may still have its edges.
 constexpr int kTagSpace = 1;
 
-/// One microbatch, forward alone.
-Schedule forward_schedule(const Placement& placement) {
+/// One microbatch through all stages and back; the executor runs its forward steps alone.
+Schedule one_microbatch(const Placement& placement) {
   Schedule schedule;
-  schedule.name = "forward";
+  schedule.name = "sample";
   schedule.placement = placement;
   schedule.num_microbatches = 1;
   schedule.ranks.resize(static_cast<std::size_t>(placement.pp()));
-  for (int stage = 0; stage < placement.num_stages(); ++stage) {
+  const auto add = [&](MetaStepType type, int stage) {
     const PipelineRank rank = placement.rank_of(StageId(stage), MicrobatchId(0), 1);
-    schedule.ranks[static_cast<std::size_t>(rank.value)].steps.emplace_back(MetaStepType::FORWARD, StageId(stage),
-                                                                            MicrobatchId(0));
-  }
+    schedule.ranks[static_cast<std::size_t>(rank.value)].steps.emplace_back(type, StageId(stage), MicrobatchId(0));
+  };
+  for (int stage = 0; stage < placement.num_stages(); ++stage) add(MetaStepType::FORWARD, stage);
+  for (int stage = placement.num_stages() - 1; stage >= 0; --stage) add(MetaStepType::BACKWARD, stage);
   lower_schedule(schedule, {});
   return schedule;
 }
@@ -68,7 +69,7 @@ int draw_token(std::span<const float> logits, double temperature, int top_k, dou
 
 std::string sample_text(const SampleRequest& request, const RankModel& model, const Placement& placement,
                         const PipelineRanks& ranks, Group& pipeline) {
-  const Schedule schedule = forward_schedule(placement);
+  const Schedule schedule = one_microbatch(placement);
   ExecutorOptions options;
   options.timeout_s = request.timeout_s;
   options.tag_space = kTagSpace;
