@@ -149,7 +149,7 @@ TEST(Trainer, EndsAfterTheStepInWhichAnyRankWasAskedTo) {
 TEST(Trainer, ContinuesAPromptAsOneRankDoes) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", some_text());
-  const std::vector<std::string> sample{"sample.prompt=line ", "sample.tokens=12"};
+  const std::vector<std::string> sample{"sample.prompt='line '", "sample.tokens=12"};
   auto alone = sample;
   alone.push_back("parallel.pp=1");
   const RunLog split = run_job(tiny_job(text, sample));
