@@ -76,8 +76,8 @@ TEST_P(Parity, HoldsOnOneRankAndEveryPipelineGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Parity, testing::Values("llama-tiny", "llama-tied", "qwen3-tiny", "gpt2-tiny"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& test_case) {
+                           std::string name = test_case.param;
                            std::erase(name, '-');
                            return name;
                          });
