@@ -165,11 +165,12 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
   options.timeout_s = bench.timeout_s;
   options.record_spans = true;
   Executor executor(bench.schedule, {&communicator.transport(), rank, world_ranks}, timed_stages(bench, rank), options);
+  PreciseSleeper sleeper;
   for (int step = 0; step < bench.warmup_steps + bench.measured_steps; ++step) {
     std::vector<Microbatch> microbatches(static_cast<std::size_t>(bench.schedule.num_microbatches));
     for (Microbatch& microbatch : microbatches) microbatch.step = step;
     const Nanoseconds origin = agree_on_start(*group, Deadline::after_seconds(bench.timeout_s));
-    sleep_until_precisely(origin);
+    sleeper.sleep_until(origin);
     const StepResult& got = executor.run(std::move(microbatches));
     const RankReport report{got.end, got.peak_chunks, got.spans};
     const auto reports = group->all_gather_strings(report.pack(), Deadline::after_seconds(bench.timeout_s));

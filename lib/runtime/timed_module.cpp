@@ -9,29 +9,26 @@ namespace ppctl {
 namespace {
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-/// What is left to polling: about what the kernel takes to wake a thread. More would take the core from others.
-constexpr Nanoseconds kPolled = 20'000;
-
-/// The kernel may delay a wake-up by the timer slack of the thread, 50 us unless told otherwise.
-void shrink_timer_slack() {
-  thread_local const int done = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-  static_cast<void>(done);
-}
-
-void take_ms(double ms) { sleep_until_precisely(monotonic_now() + static_cast<Nanoseconds>(ms * 1e6)); }
+constexpr Nanoseconds kLeastPolled = 10'000;
+/// A wake-up that is later than this was held up by other work: no lesson for the next one.
+constexpr Nanoseconds kMostLate = 300'000;
 
 }  // namespace
 
-void sleep_until_precisely(Nanoseconds until) {
-  shrink_timer_slack();
-  const Nanoseconds wake = until - kPolled;
+void PreciseSleeper::sleep_until(Nanoseconds until) {
+  const Nanoseconds wake = until - lateness_ - kLeastPolled;
   if (wake > monotonic_now()) {
-    // std::chrono::steady_clock is CLOCK_MONOTONIC.
-    timespec at{};
+    // The kernel may add the thread's timer slack, 50 us unless told otherwise.
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    timespec at{};  // std::chrono::steady_clock is CLOCK_MONOTONIC
     at.tv_sec = wake / kSecond;
     at.tv_nsec = wake % kSecond;
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
     }
+    const Nanoseconds late = monotonic_now() - wake;
+    // Quick to learn that wake-ups are late, slow to forget it: being early costs a little polling, being late is an
+    // error.
+    if (late < kMostLate) lateness_ += late > lateness_ ? (late - lateness_) / 2 : (late - lateness_) / 16;
   }
   while (monotonic_now() < until) {
   }
@@ -42,7 +39,7 @@ TimedModule::TimedModule(StageTimes times, bool is_last, std::int64_t elements)
 
 TensorList TimedModule::forward(const Microbatch& microbatch, TensorList /*inputs*/, SavedActivations& saved,
                                 LossReport* loss) {
-  take_ms(times_.forward_ms);
+  sleeper_.sleep_ms(times_.forward_ms);
   if (microbatch.training) saved.push(tensor_);
   if (loss != nullptr) loss->num_labels = 1;
   return is_last_ ? TensorList{} : TensorList{tensor_};
@@ -52,10 +49,10 @@ TensorList TimedModule::backward(const Microbatch& /*microbatch*/, TensorList /*
                                  WeightGradQueue& queue) {
   saved.pop();
   if (queue.defers()) {
-    take_ms(times_.dx_ms);
-    queue.add([this] { take_ms(times_.dw_ms); });
+    sleeper_.sleep_ms(times_.dx_ms);
+    queue.add([this] { sleeper_.sleep_ms(times_.dw_ms); });
   } else {
-    take_ms(times_.dx_ms + times_.dw_ms);
+    sleeper_.sleep_ms(times_.dx_ms + times_.dw_ms);
   }
   return {tensor_};
 }

@@ -14,10 +14,18 @@ struct StageTimes {
   double dw_ms = 0;
 };
 
-/// Sleeps until a point of monotonic_now(), to a few hundredths of a millisecond: the thread leaves the core to others
-/// until shortly before. That also holds when more threads sleep than there are cores, as long as they wake at
-/// different times.
-void sleep_until_precisely(Nanoseconds until);
+/// Sleeps until a point of monotonic_now(), to a few hundredths of a millisecond. The thread leaves the core to others
+/// until shortly before; how long before it learns from how late the kernel woke it, since that differs tenfold between
+/// machines. So it also holds when more threads sleep than there are cores, as long as they wake at different times.
+/// For one thread at a time.
+class PreciseSleeper {
+ public:
+  void sleep_until(Nanoseconds until);
+  void sleep_ms(double ms) { sleep_until(monotonic_now() + static_cast<Nanoseconds>(ms * 1e6)); }
+
+ private:
+  Nanoseconds lateness_ = 50'000;  ///< of wake-ups, as expected
+};
 
 /// A stage that computes nothing and takes a given time: bubbles of many ranks become measurable on few cores. It
 /// passes one small tensor on, so that executor and transport do all that they would do for a model. The loss of every
@@ -37,6 +45,7 @@ class TimedModule : public StageModule {
   StageTimes times_;
   bool is_last_;
   at::Tensor tensor_;
+  PreciseSleeper sleeper_;
 };
 
 }  // namespace ppctl

@@ -20,11 +20,12 @@ BubbleCase bench_of(const std::string& name, int pp, int m, StageTimes times) {
   return bench;
 }
 
-TEST(SleepUntilPrecisely, IsExactToATenthOfAMillisecondMostOfTheTime) {
+TEST(PreciseSleeper, IsExactToATenthOfAMillisecondMostOfTheTime) {
+  PreciseSleeper sleeper;
   int exact = 0;
   for (int i = 0; i < 40; ++i) {
     const Nanoseconds until = monotonic_now() + 2'000'000;
-    sleep_until_precisely(until);
+    sleeper.sleep_until(until);
     const Nanoseconds late = monotonic_now() - until;
     EXPECT_GE(late, 0);
     exact += late < 100'000;
