@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "bench_engine.hpp"
+#include "comm/affinity.hpp"
 #include "config/load.hpp"
 #include "engine.hpp"
 #include "errors.hpp"
@@ -50,13 +51,22 @@ std::vector<std::unique_ptr<TrainObserver>> make_observers(const JobConfig& job,
   return observers;
 }
 
+/// The same on every rank, and so is what is wrong with it.
+Schedule agreed_schedule(const JobConfig& job) {
+  try {
+    return schedule_of_job(job);
+  } catch (const Error& error) {
+    throw AgreedError(error.what());
+  }
+}
+
 int train_rank(const JobConfig& job, Communicator& communicator) {
   Transport& transport = communicator.transport();
   TrainOptions options;
   // Launchers send SIGTERM to the survivors of a rank that died: that is no wish of the user's.
   options.stop_requested = [&] { return stop_signals > 0 && !transport.failure(); };
   options.make_observers = [&](bool resumed) { return make_observers(job, resumed); };
-  Trainer trainer(job, schedule_of_job(job), communicator, std::move(options));
+  Trainer trainer(job, agreed_schedule(job), communicator, std::move(options));
   const TrainResult result = trainer.run();
   if (transport.rank() == 0) print_result(job, result);
   return kExitOk;
@@ -87,6 +97,7 @@ int train(const EngineRequest& request) {
   configure_log(launch.num_ranks > 1 ? fmt::format("rank {}", launch.rank) : "",
                 launch.rank == 0 ? LogLevel::kInfo : LogLevel::kWarn);
   at::set_num_threads(job.threads);
+  if (job.threads > 1) widen_affinity();
   install_signal_handlers();
   int status = kExitFailed;
   with_communicator(job, [&](Communicator& communicator) { status = run_rank(job, communicator); });
