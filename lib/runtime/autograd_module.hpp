@@ -15,6 +15,14 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+/// The parameters of a torch::nn::Module, whose header the caller includes: it is too costly to be included here.
+template <class Module>
+std::vector<NamedTensor> parameters_of(const Module& module) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& item : module.named_parameters()) parameters.push_back({item.key(), item.value()});
+  return parameters;
+}
+
 /// What a user's loss function gives.
 struct LossValue {
   at::Tensor sum;               ///< scalar: the sum over this microbatch's labels (or samples); undefined: no labels
