@@ -129,6 +129,12 @@ TEST(DecoderStage, GivesLogitsWhereThereAreNoLabels) {
 
 TEST(DecoderStage, TakesPositionsFromTheMicrobatch) {
   const auto stage = whole(llama());
+  // Initial weights are so small that attention is nearly uniform whatever the positions are.
+  for (ParameterGroup* group : stage->parameter_groups()) {
+    for (std::size_t i = 0; i < group->parameters().size(); ++i) {
+      if (group->parameters()[i].matrix) group->data(static_cast<int>(i)).mul_(20);
+    }
+  }
   Microbatch microbatch = microbatch_of(at::randint(19, {2, 18}, at::kLong), 0, 2);
   const double expected = train({stage}, microbatch).loss_sum;
   microbatch.kwargs["position_ids"] = at::arange(17).expand({2, 17}).contiguous();
@@ -137,7 +143,7 @@ TEST(DecoderStage, TakesPositionsFromTheMicrobatch) {
   microbatch.kwargs["position_ids"].add_(5);
   EXPECT_NEAR(train({stage}, microbatch).loss_sum, expected, 1e-4 * expected);
   microbatch.kwargs["position_ids"].mul_(2);
-  EXPECT_GT(std::abs(train({stage}, microbatch).loss_sum - expected), 1e-6);
+  EXPECT_GT(std::abs(train({stage}, microbatch).loss_sum - expected), 1e-3 * expected);
 }
 
 TEST(DecoderStage, LeavesGradientsOfFrozenParametersAtZeroAndTheOthersAsTheyAre) {
