@@ -5,12 +5,14 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "base/error.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/safetensors.hpp"
 #include "train/agreement.hpp"
+#include "train/state_tensors.hpp"
 
 namespace ppctl {
 namespace {
@@ -23,29 +25,14 @@ constexpr const char* kFormat = "ppctl-checkpoint";
 constexpr int kVersion = 1;
 constexpr const char* kStepPrefix = "step-";
 
-std::string exp_avg_name(const std::string& parameter) { return "optimizer.exp_avg." + parameter; }
-std::string exp_avg_sq_name(const std::string& parameter) { return "optimizer.exp_avg_sq." + parameter; }
-
 const char* dtype_name(at::ScalarType type) { return type == at::kBFloat16 ? "BF16" : "F32"; }
 
-/// A tensor of a rank's file and the memory that it is written from or read into.
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-};
-
-/// What a checkpoint keeps of a rank's parameters. A tied use has the name of the first one, whose values and moments
-/// are its own too; it is read, and left out where `tied` is false.
-std::vector<NamedTensor> tensors_of(AdamW& optimizer, bool tied) {
-  std::vector<NamedTensor> tensors;
-  for (AdamW::State& state : optimizer.states()) {
-    const Parameter& parameter = *state.parameter;
-    if (!parameter.tied_to.empty() && !tied) continue;
-    const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-    tensors.push_back({name, state.data});
-    if (!state.exp_avg.defined()) continue;
-    tensors.push_back({exp_avg_name(name), state.exp_avg});
-    tensors.push_back({exp_avg_sq_name(name), state.exp_avg_sq});
+/// What a rank writes: of a tied weight the first use.
+std::vector<StateTensor> written_by(AdamW& optimizer) {
+  std::vector<StateTensor> tensors;
+  std::set<std::string> names;
+  for (StateTensor& tensor : state_tensors(optimizer)) {
+    if (names.insert(tensor.name).second) tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
@@ -120,15 +107,14 @@ std::map<std::string, std::string> files_of(const Json& manifest, const std::str
   return file_of;
 }
 
-void read_tensor(const SafetensorsFile& file, const NamedTensor& into) {
+void read_tensor(const SafetensorsFile& file, const StateTensor& into) {
   const SafetensorsEntry* entry = file.find(into.name);
   if (entry == nullptr) throw_error("{}: has no tensor {}", file.path(), into.name);
-  if (entry->shape != into.tensor.sizes().vec() || entry->dtype != dtype_name(into.tensor.scalar_type())) {
+  if (entry->shape != into.local.sizes().vec() || entry->dtype != dtype_name(into.local.scalar_type())) {
     throw_error("{}: tensor {} is {} {}, the model's is {} {}", file.path(), into.name, entry->dtype,
-                Json(entry->shape).dump(), dtype_name(into.tensor.scalar_type()),
-                Json(into.tensor.sizes().vec()).dump());
+                Json(entry->shape).dump(), dtype_name(into.local.scalar_type()), Json(into.local.sizes().vec()).dump());
   }
-  std::ranges::copy(file.bytes(*entry), bytes_of(into.tensor).begin());
+  std::ranges::copy(file.bytes(*entry), bytes_of(into.local).begin());
 }
 
 }  // namespace
@@ -180,13 +166,13 @@ std::string CheckpointStore::save(AdamW& optimizer, const TrainState& state, Dea
 }
 
 std::string CheckpointStore::write_rank_file(const std::string& folder, AdamW& optimizer) const {
-  const std::vector<NamedTensor> tensors = tensors_of(optimizer, /*tied=*/false);
+  const std::vector<StateTensor> tensors = written_by(optimizer);
   std::vector<SafetensorsWriter::Tensor> header;
-  for (const NamedTensor& named : tensors) {
-    header.push_back({named.name, dtype_name(named.tensor.scalar_type()), named.tensor.sizes().vec()});
+  for (const StateTensor& named : tensors) {
+    header.push_back({named.name, dtype_name(named.local.scalar_type()), named.local.sizes().vec()});
   }
   SafetensorsWriter writer(folder + "/" + rank_file(), header);
-  for (const NamedTensor& named : tensors) writer.write(bytes_of(named.tensor));
+  for (const StateTensor& named : tensors) writer.write(bytes_of(named.local));
   writer.finish();
   return describe_file(folder, rank_file()).dump();
 }
@@ -250,7 +236,7 @@ std::optional<TrainState> CheckpointStore::resume(AdamW& optimizer, Deadline dea
 void CheckpointStore::load(const std::string& folder, const std::map<std::string, std::string>& file_of,
                            AdamW& optimizer) const {
   std::map<std::string, SafetensorsFile> files;
-  for (const NamedTensor& named : tensors_of(optimizer, /*tied=*/true)) {
+  for (const StateTensor& named : state_tensors(optimizer)) {
     const auto found = file_of.find(named.name);
     if (found == file_of.end()) throw_error("{}/{}: lists no tensor {}", folder, kManifest, named.name);
     const SafetensorsFile& file = files.try_emplace(found->second, folder + "/" + found->second).first->second;
