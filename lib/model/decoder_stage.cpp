@@ -20,11 +20,6 @@ at::Tensor labels_of(const Microbatch& microbatch) {
   return found == microbatch.kwargs.end() ? at::Tensor() : found->second.contiguous();
 }
 
-bool trainable(const ParameterGroup& group) {
-  return std::any_of(group.parameters().begin(), group.parameters().end(),
-                     [](const Parameter& parameter) { return parameter.trainable; });
-}
-
 }  // namespace
 
 DecoderStage::DecoderStage(DecoderParts parts, std::uint64_t seed) : parts_(std::move(parts)), seed_(seed) {
@@ -47,9 +42,9 @@ int DecoderStage::lowest_needed() const {
   if (parts_.embedding->trainable()) return -1;
   const int num_layers = static_cast<int>(parts_.layers.size());
   for (int i = 0; i < num_layers; ++i) {
-    if (trainable(parts_.layers[i]->group())) return i;
+    if (parts_.layers[i]->group().trainable()) return i;
   }
-  return parts_.head != nullptr && trainable(parts_.head->group()) ? num_layers : num_layers + 1;
+  return parts_.head != nullptr && parts_.head->group().trainable() ? num_layers : num_layers + 1;
 }
 
 TensorList DecoderStage::forward(const Microbatch& microbatch, TensorList inputs, SavedActivations& saved,

@@ -45,6 +45,8 @@ std::vector<Parameter> all_parameters(const ModelSpec& spec);
 /// Fills the values of a stage's parameters as transformers would initialise them. Each number is a function of seed,
 /// parameter name (of the tied one where it is tied) and element alone: the same for every p, v and dp.
 void initialize(StageModule& stage, std::uint64_t seed);
+/// The same for one group, into `flat`: a buffer with the group's layout, of any float dtype.
+void initialize(const ParameterGroup& group, const at::Tensor& flat, std::uint64_t seed);
 
 /// Costs of one decoder layer, of the embedding and of the head (its final norm included).
 LayerCost layer_cost(const ModelSpec& spec, std::int64_t sequence);

@@ -170,20 +170,22 @@ HfWeights::~HfWeights() = default;
 HfWeights::HfWeights(HfWeights&&) noexcept = default;
 
 void HfWeights::load(StageModule& stage) const {
-  for (ParameterGroup* group : stage.parameter_groups()) {
-    // Padding between parameters takes part in whole-buffer arithmetic: it must be finite.
-    group->flat_data().zero_();
-    for (std::size_t i = 0; i < group->parameters().size(); ++i) {
-      const Parameter& parameter = group->parameters()[i];
-      const Impl::Found* found = impl_->find(parameter.tied_to.empty() ? parameter.name : parameter.tied_to);
-      PPCTL_CHECK(found != nullptr && found->entry->shape == parameter.shape, "'{}' is not what was checked",
-                  parameter.name);
-      const std::span<const std::byte> bytes = found->file->bytes(*found->entry);
-      // ATen has no tensors of constant memory; this one is only read.
-      const at::Tensor source = at::from_blob(const_cast<std::byte*>(bytes.data()), parameter.shape,
-                                              at::TensorOptions().dtype(*float_dtype(found->entry->dtype)));
-      group->data(static_cast<int>(i)).copy_(source);
-    }
+  for (const ParameterGroup* group : stage.parameter_groups()) load(*group, group->flat_data());
+}
+
+void HfWeights::load(const ParameterGroup& group, const at::Tensor& flat) const {
+  // Padding between parameters takes part in whole-buffer arithmetic: it must be finite.
+  flat.zero_();
+  for (std::size_t i = 0; i < group.parameters().size(); ++i) {
+    const Parameter& parameter = group.parameters()[i];
+    const Impl::Found* found = impl_->find(parameter.tied_to.empty() ? parameter.name : parameter.tied_to);
+    PPCTL_CHECK(found != nullptr && found->entry->shape == parameter.shape, "'{}' is not what was checked",
+                parameter.name);
+    const std::span<const std::byte> bytes = found->file->bytes(*found->entry);
+    // ATen has no tensors of constant memory; this one is only read.
+    const at::Tensor source = at::from_blob(const_cast<std::byte*>(bytes.data()), parameter.shape,
+                                            at::TensorOptions().dtype(*float_dtype(found->entry->dtype)));
+    group.view(flat, static_cast<int>(i)).copy_(source);
   }
 }
 

@@ -29,6 +29,8 @@ class HfWeights {
   /// Fills the values of a stage's parameters, converting dtypes (rounding to nearest even). Touches only their own
   /// pages.
   void load(StageModule& stage) const;
+  /// The same for one group, into `flat`: a buffer with the group's layout, of any float dtype.
+  void load(const ParameterGroup& group, const at::Tensor& flat) const;
 
  private:
   struct Impl;

@@ -49,12 +49,14 @@ void initialize_parameter(const Parameter& parameter, const at::Tensor& data, st
 }  // namespace
 
 void initialize(StageModule& stage, std::uint64_t seed) {
-  for (ParameterGroup* group : stage.parameter_groups()) {
-    // Padding between parameters takes part in whole-buffer arithmetic: it must be finite.
-    group->flat_data().zero_();
-    for (std::size_t i = 0; i < group->parameters().size(); ++i) {
-      initialize_parameter(group->parameters()[i], group->data(static_cast<int>(i)), seed);
-    }
+  for (const ParameterGroup* group : stage.parameter_groups()) initialize(*group, group->flat_data(), seed);
+}
+
+void initialize(const ParameterGroup& group, const at::Tensor& flat, std::uint64_t seed) {
+  // Padding between parameters takes part in whole-buffer arithmetic: it must be finite.
+  flat.zero_();
+  for (std::size_t i = 0; i < group.parameters().size(); ++i) {
+    initialize_parameter(group.parameters()[i], group.view(flat, static_cast<int>(i)), seed);
   }
 }
 

@@ -67,7 +67,7 @@ int ParameterGroup::add(Parameter parameter, bool merge_with_previous) {
 void ParameterGroup::allocate() {
   PPCTL_CHECK(!flat_data_.defined(), "the group '{}' is allocated twice", name_);
   flat_data_ = at::zeros({numel_}, at::TensorOptions().dtype(dtype_));
-  flat_grad_ = at::zeros({numel_}, at::TensorOptions().dtype(dtype_));
+  flat_grad_ = at::zeros({numel_}, at::TensorOptions().dtype(master_dtype(dtype_)));
 }
 
 at::Tensor ParameterGroup::data(int index) const { return merged_data(index, 1); }
@@ -80,6 +80,14 @@ at::Tensor ParameterGroup::merged_data(int first, int count) const {
 
 at::Tensor ParameterGroup::merged_grad(int first, int count) const {
   return view_of(flat_grad_, parameters_.at(first).offset, merged_shape(*this, first, count));
+}
+
+at::Tensor ParameterGroup::view(const at::Tensor& flat, int index) const {
+  return view_of(flat, parameters_.at(index).offset, parameters_[index].shape);
+}
+
+bool ParameterGroup::trainable() const {
+  return std::any_of(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return p.trainable; });
 }
 
 void ParameterGroup::zero_grad() { flat_grad_.zero_(); }

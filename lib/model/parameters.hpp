@@ -29,11 +29,14 @@ struct Parameter {
   std::string tied_to;
 };
 
+/// What weights and gradients of this dtype of computing are summed in: float32 for bfloat16, else the dtype itself.
+inline at::ScalarType master_dtype(at::ScalarType compute) { return compute == at::kBFloat16 ? at::kFloat : compute; }
+
 /// The parameters of one layer (or the embedding, or the head): the unit of FSDP. One flat buffer for values and one
-/// for gradients, each parameter aligned to 64 bytes; tensors that are stored merged (q/k/v, gate/up) lie next to each
-/// other, without padding between them.
+/// for gradients (which accumulate in master_dtype), each parameter aligned to 64 bytes; tensors that are stored merged
+/// (q/k/v, gate/up) lie next to each other, without padding between them.
 ///
-/// Views stay valid for the life of the group: FSDP frees and refills the storage below them.
+/// Views stay valid for the life of the group: FSDP frees and refills the storage below them (flat_storage.hpp).
 class ParameterGroup {
  public:
   ParameterGroup(std::string name, at::ScalarType dtype) : name_(std::move(name)), dtype_(dtype) {}
@@ -50,6 +53,8 @@ class ParameterGroup {
   std::vector<Parameter>& parameters() { return parameters_; }
   std::int64_t numel() const { return numel_; }  ///< of the flat buffer, padding included
 
+  bool trainable() const;  ///< whether any parameter is
+
   at::Tensor flat_data() const { return flat_data_; }
   at::Tensor flat_grad() const { return flat_grad_; }
   at::Tensor data(int index) const;
@@ -59,6 +64,9 @@ class ParameterGroup {
   at::Tensor merged_grad(int first, int count) const;
 
   void zero_grad();
+
+  /// The part of `flat`, a tensor with the layout of the flat buffers, that holds a parameter.
+  at::Tensor view(const at::Tensor& flat, int index) const;
 
  private:
   std::string name_;

@@ -17,9 +17,9 @@ PPCTL_VECTORISED void add_row(Accumulator<T>* sum, const T* row, std::int64_t n)
   for (std::int64_t i = 0; i < n; ++i) sum[i] += static_cast<Accumulator<T>>(row[i]);
 }
 
-template <class T>
-void add_sum(T* out, const std::vector<Accumulator<T>>& sum) {
-  for (std::size_t i = 0; i < sum.size(); ++i) out[i] = static_cast<T>(static_cast<Accumulator<T>>(out[i]) + sum[i]);
+template <class A>
+void add_sum(A* out, const std::vector<A>& sum) {
+  for (std::size_t i = 0; i < sum.size(); ++i) out[i] += sum[i];
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ void scatter_add_rows(const at::Tensor& table_grad, const at::Tensor& ids, const
       for (; first < order.size() && id[order[first]] == row; ++first) {
         add_row<T>(sum.data(), elements<T>(dy) + order[first] * dim, dim);
       }
-      add_sum<T>(elements<T>(table_grad) + row * dim, sum);
+      add_sum(elements<Accumulator<T>>(table_grad) + row * dim, sum);
     }
   });
 }
@@ -65,7 +65,7 @@ void add_row_sum(const at::Tensor& bias_grad, const at::Tensor& dy) {
   for_dtype(dy.scalar_type(), [&]<class T>() {
     std::vector<Accumulator<T>> sum(n);
     for (std::int64_t row = 0; row < dy.numel() / n; ++row) add_row<T>(sum.data(), elements<T>(dy) + row * n, n);
-    add_sum<T>(elements<T>(bias_grad), sum);
+    add_sum(elements<Accumulator<T>>(bias_grad), sum);
   });
 }
 

@@ -11,7 +11,7 @@ at::Tensor gather_rows(const at::Tensor& table, const at::Tensor& ids);
 /// float32, then one addition.
 void scatter_add_rows(const at::Tensor& table_grad, const at::Tensor& ids, const at::Tensor& dy);
 
-/// Adds the sum over all rows of `dy` [..., n] to `bias_grad` [n].
+/// Adds the sum over all rows of `dy` [..., n] to `bias_grad` [n], which is in the accumulator dtype.
 void add_row_sum(const at::Tensor& bias_grad, const at::Tensor& dy);
 
 }  // namespace ppctl::kernels

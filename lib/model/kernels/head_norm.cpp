@@ -67,8 +67,8 @@ PPCTL_VECTORISED void norm_head_backward_rows(T* dqkv, const T* qkv, const Accum
 template <class T>
 void accumulate(const at::Tensor& gradient, const std::vector<Accumulator<T>>& sum) {
   if (!gradient.defined()) return;
-  T* out = elements<T>(gradient);
-  for (std::size_t i = 0; i < sum.size(); ++i) out[i] = static_cast<T>(static_cast<Accumulator<T>>(out[i]) + sum[i]);
+  auto* out = elements<Accumulator<T>>(gradient);
+  for (std::size_t i = 0; i < sum.size(); ++i) out[i] += sum[i];
 }
 
 }  // namespace

@@ -166,8 +166,8 @@ T* optional_elements(const at::Tensor& tensor) {
 template <class T>
 void accumulate(const at::Tensor& gradient, const std::vector<Accumulator<T>>& sum) {
   if (!gradient.defined()) return;
-  T* out = elements<T>(gradient);
-  for (std::size_t i = 0; i < sum.size(); ++i) out[i] = static_cast<T>(static_cast<Accumulator<T>>(out[i]) + sum[i]);
+  auto* out = elements<Accumulator<T>>(gradient);
+  for (std::size_t i = 0; i < sum.size(); ++i) out[i] += sum[i];
 }
 
 NormOutput allocate_output(const at::Tensor& x, const at::Tensor& residual, std::int64_t statistics_per_row) {

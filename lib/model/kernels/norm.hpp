@@ -22,7 +22,7 @@ NormOutput layer_norm(const at::Tensor& x, const at::Tensor& residual, const at:
                       double eps);
 
 /// The gradient with respect to the input, plus `residual_grad` where that is defined. `weight_grad` and `bias_grad`
-/// (where defined) are added to: first the sum over rows, then one addition.
+/// (where defined; in the accumulator dtype) are added to: first the sum over rows, then one addition.
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& residual_grad, const at::Tensor& x,
                              const RowStatistics& statistics, const at::Tensor& weight, const at::Tensor& weight_grad);
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& residual_grad, const at::Tensor& x,

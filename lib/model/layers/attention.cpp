@@ -86,7 +86,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const BackwardContext& cont
     const at::Tensor statistics = context.saved.pop();
     const at::Tensor raw = context.saved.pop();
     kernels::norm_heads_backward(dqkv, raw, statistics, config_.heads, query_norm_.data(), key_norm_.data(),
-                                 query_norm_.wanted_grad(), key_norm_.wanted_grad());
+                                 query_norm_.wanted_grad(context.queue), key_norm_.wanted_grad(context.queue));
   }
   qkv_.weight_grad(dqkv, context.saved.pop(), context.queue);
   return qkv_.input_grad(dqkv);

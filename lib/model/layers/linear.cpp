@@ -35,6 +35,16 @@ std::vector<Parameter> biases_of(const LinearOptions& options) {
   return result;
 }
 
+/// grad += a b. Where gradients have more digits than what is computed with, the product is rounded as such, once a
+/// microbatch, and summed in the gradient's dtype.
+void add_product(at::Tensor& grad, const at::Tensor& a, const at::Tensor& b) {
+  if (grad.scalar_type() == a.scalar_type()) {
+    at::addmm_out(grad, grad, a, b);
+  } else {
+    grad.add_(at::mm(a, b));
+  }
+}
+
 at::Tensor as_matrix(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
 
 std::vector<std::int64_t> with_last(const at::Tensor& x, std::int64_t last) {
@@ -101,7 +111,7 @@ void Linear::accumulate_weight(const at::Tensor& dy, const at::Tensor& x) const 
   at::Tensor grad = weight_.grad();
   if (weight_.all_trainable()) {
     const bool out_in = layout_ == LinearOptions::Layout::kOutIn;
-    at::addmm_out(grad, grad, (out_in ? dy : x).t(), out_in ? x : dy);
+    add_product(grad, (out_in ? dy : x).t(), out_in ? x : dy);
     return;
   }
   // Some of the merged projections are frozen: one product for each of the others.
@@ -110,7 +120,7 @@ void Linear::accumulate_weight(const at::Tensor& dy, const at::Tensor& x) const 
     const std::int64_t rows = weight_.part(i).shape[0];
     if (weight_.part(i).trainable) {
       at::Tensor part = grad.narrow(0, row, rows);
-      at::addmm_out(part, part, dy.narrow(1, row, rows).t(), x);
+      add_product(part, dy.narrow(1, row, rows).t(), x);
     }
     row += rows;
   }

@@ -37,10 +37,11 @@ at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& residual_grad,
   const at::Tensor statistics = context.saved.pop();
   const at::Tensor x = context.saved.pop();
   if (kind_ == Kind::kRms) {
-    return kernels::rms_norm_backward(dy, residual_grad, x, statistics, weight_.data(), weight_.wanted_grad());
+    return kernels::rms_norm_backward(dy, residual_grad, x, statistics, weight_.data(),
+                                      weight_.wanted_grad(context.queue));
   }
-  return kernels::layer_norm_backward(dy, residual_grad, x, statistics, weight_.data(), weight_.wanted_grad(),
-                                      bias_.wanted_grad());
+  return kernels::layer_norm_backward(dy, residual_grad, x, statistics, weight_.data(),
+                                      weight_.wanted_grad(context.queue), bias_.wanted_grad(context.queue));
 }
 
 }  // namespace ppctl

@@ -18,6 +18,14 @@ void Weight::bind() {
   grad_ = group_->merged_grad(first_, count_);
 }
 
+at::Tensor Weight::wanted_grad(WeightGradQueue& queue) const {
+  if (!any_trainable()) return {};
+  if (!queue.defers()) return grad_;
+  at::Tensor later = at::zeros(grad_.sizes(), grad_.options());
+  queue.add([grad = grad_, later] { grad.add_(later); });
+  return later;
+}
+
 bool Weight::any_trainable() const {
   for (int i = 0; i < count_; ++i) {
     if (part(i).trainable) return true;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/parameters.hpp"
+#include "model/weight_grad_queue.hpp"
 
 namespace ppctl {
 
@@ -20,8 +21,9 @@ class Weight {
 
   const at::Tensor& data() const { return data_; }
   const at::Tensor& grad() const { return grad_; }
-  /// The gradient where it is wanted, undefined where all of it is frozen.
-  at::Tensor wanted_grad() const { return any_trainable() ? grad_ : at::Tensor(); }
+  /// What a backward that knows the gradient at once adds it to: the accumulator, or a buffer that `queue` adds to it
+  /// once the microbatch's weight gradients are wanted. Undefined where all of it is frozen.
+  at::Tensor wanted_grad(WeightGradQueue& queue) const;
   bool any_trainable() const;
   bool all_trainable() const;
   int num_parts() const { return count_; }
