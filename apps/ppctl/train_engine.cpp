@@ -25,7 +25,8 @@ namespace {
 /// A signal handler can reach nothing but a global.
 volatile std::sig_atomic_t stop_signals = 0;
 
-/// The first signal ends the run after the current step; a second one ends the process at once.
+/// The first signal ends the run after the current step; a second one ends the process at once. SIGUSR1 is what mpirun
+/// hands on: its own answer to SIGINT and SIGTERM leaves a second until SIGKILL.
 extern "C" void on_stop_signal(int signal) {
   stop_signals = stop_signals + 1;
   if (stop_signals > 1) {
@@ -39,7 +40,7 @@ void install_signal_handlers() {
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
   // A reader of the log that went away is a failed write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
 }

@@ -70,7 +70,7 @@ class EmulatedRequest : public Request {
 
 class EmulatedTransport : public Transport {
  public:
-  EmulatedTransport(Transport& below, LinkOf link_of) : below_(below) {
+  EmulatedTransport(Transport& below, const LinkOf& link_of) : below_(below) {
     for (int peer = 0; peer < below.size(); ++peer) {
       links_.push_back(peer == below.rank() ? LinkModel{} : link_of(below.rank(), peer));
       PPCTL_CHECK(links_.back().latency_us >= 0 && links_.back().bandwidth_gbps >= 0, "a link of {} us and {} Gb/s",
@@ -164,7 +164,7 @@ void EmulatedRequest::wait(Deadline deadline, std::string_view context) {
 
 class EmulatedCommunicator : public Communicator {
  public:
-  EmulatedCommunicator(Communicator& below, LinkOf link_of) : transport_(below.transport(), std::move(link_of)) {}
+  EmulatedCommunicator(Communicator& below, const LinkOf& link_of) : transport_(below.transport(), link_of) {}
   Transport& transport() override { return transport_; }
   std::unique_ptr<Group> group(std::span<const int> world_ranks, const std::string& name) override {
     return make_group(transport_, world_ranks, name);
@@ -176,8 +176,8 @@ class EmulatedCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> emulate_links(Communicator& below, LinkOf link_of) {
-  return std::make_unique<EmulatedCommunicator>(below, std::move(link_of));
+std::unique_ptr<Communicator> emulate_links(Communicator& below, const LinkOf& link_of) {
+  return std::make_unique<EmulatedCommunicator>(below, link_of);
 }
 
 std::unique_ptr<Communicator> emulate_links(Communicator& below, LinkModel link) {

@@ -23,7 +23,7 @@ using LinkOf = std::function<LinkModel(int from, int to)>;
 /// must outlive it.
 ///
 /// Time is read from the clock of the machine, so the ranks must share one. A receive that waits for the link sleeps.
-std::unique_ptr<Communicator> emulate_links(Communicator& below, LinkOf link_of);
+std::unique_ptr<Communicator> emulate_links(Communicator& below, const LinkOf& link_of);
 std::unique_ptr<Communicator> emulate_links(Communicator& below, LinkModel link);
 
 }  // namespace ppctl

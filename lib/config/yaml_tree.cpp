@@ -160,7 +160,7 @@ class TreeBuilder : public YAML::EventHandler {
     const Key& key = *parent.key;
     if (!key.valid) return;
     if (key.merge) {
-      note_merges(parent, std::move(value), used_at);
+      note_merges(parent, value, used_at);
       return;
     }
     std::map<std::string, SourceMark>& seen = seen_keys_[parent.node.get()];
@@ -173,7 +173,7 @@ class TreeBuilder : public YAML::EventHandler {
     parent.node->entries.push_back({key.text, key.mark, std::move(value)});
   }
 
-  void note_merges(Open& parent, YamlPtr value, SourceMark used_at) {
+  void note_merges(Open& parent, const YamlPtr& value, SourceMark used_at) {
     const std::vector<YamlPtr> single{value};
     for (const YamlPtr& merged : value->kind == YamlNode::Kind::kSequence ? value->items : single) {
       if (merged->kind == YamlNode::Kind::kMap) {

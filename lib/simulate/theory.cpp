@@ -16,7 +16,7 @@ struct Terms {
   double W;
   double pair;
 
-  double B() const { return I + W; }
+  double full_backward() const { return I + W; }
   bool equal_parts() const { return F == I && I == W; }
   /// Zero-bubble formulas count on a W that fits where an F or an I would.
   bool small_weight() const { return W <= std::min(F, I); }
@@ -54,7 +54,7 @@ std::optional<Theory> interleaved(const Terms& t) {
   const int rounds = t.m / t.p;
   const int first_round = (t.m + rounds - 1) / rounds;
   const int warmup = std::min(t.m * t.v, (t.v - 1) * first_round + 2 * (t.p - 1));
-  return with_peak(wall_and_span((t.p - 1) * (t.F + t.B()), "(p-1)(F+B)"), std::min(t.m * t.v, warmup + 1),
+  return with_peak(wall_and_span((t.p - 1) * (t.F + t.full_backward()), "(p-1)(F+B)"), std::min(t.m * t.v, warmup + 1),
                    "min(mv, (v-1)k+2p-1)");
 }
 
@@ -73,12 +73,14 @@ std::optional<Theory> zb_v(const Terms& t) {
 
 std::optional<Theory> dualpipe_v(const Terms& t) {
   if (t.F != t.I || t.m < 2 * t.p) return std::nullopt;
-  return with_peak(span_only((t.p - 1) * (t.pair + t.B() - 3 * t.W), "(p-1)(F&B+B-3W)"), 2 * t.p + 1, "2p+1");
+  return with_peak(span_only((t.p - 1) * (t.pair + t.full_backward() - 3 * t.W), "(p-1)(F&B+B-3W)"), 2 * t.p + 1,
+                   "2p+1");
 }
 
 std::optional<Theory> dualpipe(const Terms& t) {
   if (t.F != t.I || t.m < 2 * t.p || t.p % 2 != 0) return std::nullopt;
-  return with_peak(span_only((t.p / 2 - 1) * (t.pair + t.B() - 3 * t.W), "(p/2-1)(F&B+B-3W)"), t.p + 1, "p+1");
+  return with_peak(span_only((t.p / 2 - 1.0) * (t.pair + t.full_backward() - 3 * t.W), "(p/2-1)(F&B+B-3W)"), t.p + 1,
+                   "p+1");
 }
 
 // The bubbles of these two are fitted to simulations at p = 4, 6, 8 and 12, for F = I = W.
@@ -95,7 +97,7 @@ std::optional<Theory> controllable_memory(const Terms& t, bool half) {
 std::optional<Theory> schedule_theory(std::string_view name, int pp, int chunks, int num_microbatches,
                                       const ChunkCosts& costs, double pair) {
   const Terms t{pp, chunks, num_microbatches, costs.forward, costs.dx, costs.dw, pair};
-  const double flush = (t.p - 1) * (t.F + t.B());
+  const double flush = (t.p - 1) * (t.F + t.full_backward());
   if (name == "gpipe") return with_peak(wall_and_span(flush, "(p-1)(F+B)"), t.m, "m");
   if (name == "1f1b") return with_peak(wall_and_span(flush, "(p-1)(F+B)"), std::min(t.m, t.p), "min(m, p)");
   if (name == "interleaved_1f1b") return interleaved(t);

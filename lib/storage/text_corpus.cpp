@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kSniffedBytes = 4096;
 /// Smaller files are copied: a mapping each would take a page and one of the system's 65,530 mappings.
-constexpr std::size_t kMappedFrom = 64 * 1024;
+constexpr std::size_t kMappedFrom = std::size_t{64} * 1024;
 constexpr std::byte kSeparator{'\n'};
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }

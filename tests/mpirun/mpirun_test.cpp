@@ -62,6 +62,14 @@ class Mpirun : public testing::Test {
     return text;
   }
 
+  /// Once the log has a step, all ranks train.
+  void await_first_step(const std::string& log) const {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (losses(log).empty() && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
   fs::path folder_;
 };
 
@@ -100,16 +108,39 @@ pid_t rank_process(int rank, const std::string& mark) {
   return -1;
 }
 
+/// mpirun, for a rank that it started on its own host.
+pid_t parent_of(pid_t process) {
+  const std::string stat = contents("/proc/" + std::to_string(process) + "/stat");
+  // "pid (command) state parent ...", where the command may hold anything.
+  std::istringstream rest(stat.substr(stat.rfind(')') + 1));
+  char state = 0;
+  pid_t parent = -1;
+  rest >> state >> parent;
+  return parent;
+}
+
+TEST_F(Mpirun, HandsOnTheWishToStopAndTheStateIsSaved) {
+  Result result;
+  const std::string options = "--set steps=1000000 --set checkpoint.folder=" + (folder_ / "saved").string();
+  std::thread job([&] { result = run(command(2, "stopped.jsonl", options)); });
+  await_first_step("stopped.jsonl");
+  const pid_t rank = rank_process(0, folder_.string());
+  if (rank < 0) job.join();
+  ASSERT_GT(rank, 0) << result.output;
+  ::kill(parent_of(rank), SIGUSR1);
+  job.join();
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_NE(result.output.find("as asked"), std::string::npos) << result.output;
+  EXPECT_FALSE(fs::is_empty(folder_ / "saved"));
+}
+
 TEST_F(Mpirun, AKilledRankEndsTheOthersWhoNameItAndTheStepEachWasIn) {
   Result result;
   std::thread job([&] { result = run(command(3, "killed.jsonl", "--set steps=1000000")); });
-  // Once the log has a step, all ranks train.
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (losses("killed.jsonl").empty() && std::chrono::steady_clock::now() < give_up) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  await_first_step("killed.jsonl");
   const pid_t victim = rank_process(1, folder_.string());
-  ASSERT_GT(victim, 0);
+  if (victim < 0) job.join();
+  ASSERT_GT(victim, 0) << result.output;
   const auto killed = std::chrono::steady_clock::now();
   ::kill(victim, SIGKILL);
   job.join();
