@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/layers/decoder_layer.hpp"
 #include "model/layers/language_head.hpp"
 #include "model/layers/layer.hpp"
 #include "model/layers/token_embedding.hpp"

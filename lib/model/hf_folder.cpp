@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "arch/declare.hpp"
 #include "base/error.hpp"
 #include "storage/safetensors.hpp"
 
@@ -154,11 +155,6 @@ void HfWeights::Impl::check(const std::string& folder, const ModelSpec& spec) co
   if (!wrong.empty()) throw_error("{}: {} tensors do not fit:{}", folder, wrong.size(), listed(wrong));
   if (!unexpected.empty())
     throw_error("{}: {} tensors are not part of the model:{}", folder, unexpected.size(), listed(unexpected));
-}
-
-ModelSpec read_hf_config(const std::string& folder, const std::map<std::string, std::string>& overrides) {
-  const std::string path = path_in(folder, "config.json");
-  return parse_model(read_text(path), path, overrides);
 }
 
 HfWeights::HfWeights(const std::string& folder, const ModelSpec& spec) : impl_(std::make_unique<Impl>()) {

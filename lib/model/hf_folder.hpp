@@ -12,9 +12,6 @@ namespace ppctl {
 /// A folder as Hugging Face's save_pretrained writes it: config.json with model.safetensors, or with
 /// model.safetensors.index.json and the files it names.
 
-/// Reads config.json. See parse_model().
-ModelSpec read_hf_config(const std::string& folder, const std::map<std::string, std::string>& overrides = {});
-
 /// The folder's weights, mapped. Tensors are found under their full name, or without the "model." or "transformer."
 /// that checkpoints of the bare model leave out.
 class HfWeights {

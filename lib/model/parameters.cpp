@@ -8,20 +8,10 @@
 namespace ppctl {
 namespace {
 
-constexpr std::int64_t kAlignmentBytes = 64;
-
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t result = 1;
   for (std::int64_t size : shape) result *= size;
   return result;
-}
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-std::int64_t alignment_elements(at::ScalarType dtype) {
-  return kAlignmentBytes / static_cast<std::int64_t>(c10::elementSize(dtype));
 }
 
 /// `count` parameters from `first` on as one matrix, or as one vector where they are vectors.
@@ -47,27 +37,13 @@ at::Tensor view_of(const at::Tensor& flat, std::int64_t offset, const std::vecto
 
 int ParameterGroup::add(Parameter parameter, bool merge_with_previous) {
   PPCTL_CHECK(!flat_data_.defined(), "'{}' is added to the allocated group '{}'", parameter.name, name_);
-  parameter.numel = product(parameter.shape);
-  parameter.matrix = parameter.shape.size() >= 2;
-  if (merge_with_previous) {
-    PPCTL_CHECK(!parameters_.empty(), "'{}' has no parameter before it to merge with", parameter.name);
-    const Parameter& previous = parameters_.back();
-    PPCTL_CHECK(previous.shape.size() == parameter.shape.size() &&
-                    std::equal(previous.shape.begin() + 1, previous.shape.end(), parameter.shape.begin() + 1),
-                "'{}' and '{}' differ in more than dim 0", previous.name, parameter.name);
-    parameter.offset = previous.offset + previous.numel;
-  } else {
-    parameter.offset = numel_;
-  }
-  numel_ = rounded_up(parameter.offset + parameter.numel, alignment_elements(dtype_));
-  parameters_.push_back(std::move(parameter));
-  return static_cast<int>(parameters_.size()) - 1;
+  return layout_.add(std::move(parameter), merge_with_previous);
 }
 
 void ParameterGroup::allocate() {
   PPCTL_CHECK(!flat_data_.defined(), "the group '{}' is allocated twice", name_);
-  flat_data_ = at::zeros({numel_}, at::TensorOptions().dtype(dtype_));
-  flat_grad_ = at::zeros({numel_}, at::TensorOptions().dtype(master_dtype(dtype_)));
+  flat_data_ = at::zeros({numel()}, at::TensorOptions().dtype(dtype_));
+  flat_grad_ = at::zeros({numel()}, at::TensorOptions().dtype(master_dtype(dtype_)));
 }
 
 at::Tensor ParameterGroup::data(int index) const { return merged_data(index, 1); }
@@ -75,19 +51,19 @@ at::Tensor ParameterGroup::data(int index) const { return merged_data(index, 1);
 at::Tensor ParameterGroup::grad(int index) const { return merged_grad(index, 1); }
 
 at::Tensor ParameterGroup::merged_data(int first, int count) const {
-  return view_of(flat_data_, parameters_.at(first).offset, merged_shape(*this, first, count));
+  return view_of(flat_data_, parameters().at(first).offset, merged_shape(*this, first, count));
 }
 
 at::Tensor ParameterGroup::merged_grad(int first, int count) const {
-  return view_of(flat_grad_, parameters_.at(first).offset, merged_shape(*this, first, count));
+  return view_of(flat_grad_, parameters().at(first).offset, merged_shape(*this, first, count));
 }
 
 at::Tensor ParameterGroup::view(const at::Tensor& flat, int index) const {
-  return view_of(flat, parameters_.at(index).offset, parameters_[index].shape);
+  return view_of(flat, parameters().at(index).offset, parameters()[index].shape);
 }
 
 bool ParameterGroup::trainable() const {
-  return std::any_of(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return p.trainable; });
+  return std::any_of(parameters().begin(), parameters().end(), [](const Parameter& p) { return p.trainable; });
 }
 
 void ParameterGroup::zero_grad() { flat_grad_.zero_(); }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "arch/job_model.hpp"
 #include "config/job_config.hpp"
 #include "model/family.hpp"
 #include "runtime/pipeline_schedule.hpp"
@@ -10,12 +11,6 @@
 #include "topology/placement.hpp"
 
 namespace ppctl {
-
-/// The model that a job names: of its folder, or of its family and dimensions. Throws Error.
-ModelSpec model_of_job(const JobConfig& job);
-
-/// Layers of each stage, as pipeline.layers says. Throws Error, with the numbers, where they do not fit.
-std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement);
 
 /// One rank's part of the model: its stages, filled with their first values.
 class RankModel {

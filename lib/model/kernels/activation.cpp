@@ -124,15 +124,6 @@ std::vector<std::int64_t> half_width(const at::Tensor& gate_up) {
 
 }  // namespace
 
-std::optional<Activation> activation_of(const std::string& name) {
-  if (name == "silu" || name == "swish") return Activation::kSilu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
-  if (name == "gelu") return Activation::kGeluErf;
-  if (name == "quick_gelu") return Activation::kQuickGelu;
-  if (name == "relu") return Activation::kRelu;
-  return std::nullopt;
-}
-
 at::Tensor activate(const at::Tensor& x, Activation activation) {
   at::Tensor y = at::empty(x.sizes(), x.options());
   for_activation(x.scalar_type(), activation,

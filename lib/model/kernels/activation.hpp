@@ -2,20 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <optional>
-#include <string>
+#include "arch/activation.hpp"
 
 namespace ppctl::kernels {
 
-/// Activation functions under the names of Hugging Face's config.json.
-enum class Activation {
-  kSilu,       ///< "silu", "swish": x * sigmoid(x)
-  kGeluTanh,   ///< "gelu_new", "gelu_pytorch_tanh": the tanh approximation
-  kGeluErf,    ///< "gelu"
-  kQuickGelu,  ///< "quick_gelu": x * sigmoid(1.702 x)
-  kRelu,       ///< "relu"
-};
-std::optional<Activation> activation_of(const std::string& name);
+using ppctl::Activation;
 
 /// f(x), elementwise.
 at::Tensor activate(const at::Tensor& x, Activation activation);

@@ -12,10 +12,9 @@ struct Dropout {
   double probability = 0.0;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  std::uint32_t site = 0;         ///< one a place in the model: layer * kSitesPerLayer + place
+  std::uint32_t site = 0;         ///< one a place in the model: layer * kDropoutSitesPerLayer + place
   std::int64_t first_sample = 0;  ///< global number of the first sample of the tensor
 
-  static constexpr std::uint32_t kSitesPerLayer = 4;
   bool active() const { return probability > 0.0; }
 };
 

@@ -2,18 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <cstdint>
+#include "arch/blueprint.hpp"
 
 namespace ppctl::kernels {
 
-/// How queries, keys and values lie in one merged matrix: [tokens, (heads + 2 * kv_heads) * head_dim], queries first.
-struct HeadLayout {
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-
-  std::int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
-};
+using ppctl::HeadLayout;
 
 /// Rotates queries and keys of `qkv` in place: (a, b) -> (a cos - b sin, b cos + a sin) with a and b the halves of a
 /// head. `cos` and `sin` are float32 [positions, head_dim / 2]. `positions` (int64, one a token) may be undefined: then

@@ -2,19 +2,8 @@
 
 #include <utility>
 
+#include "arch/declare.hpp"
 namespace ppctl {
-namespace {
-
-Parameter head_norm_weight(const std::string& name, std::int64_t head_dim) {
-  Parameter parameter;
-  parameter.name = name + ".weight";
-  parameter.shape = {head_dim};
-  parameter.init.kind = ParameterInit::Kind::kOnes;
-  return parameter;
-}
-
-}  // namespace
-
 at::Tensor position_ids(const Microbatch& microbatch) {
   const auto found = microbatch.kwargs.find("position_ids");
   return found == microbatch.kwargs.end() ? at::Tensor() : found->second;
@@ -24,11 +13,14 @@ kernels::Dropout dropout_of(const Microbatch& microbatch, double probability, st
   return {microbatch.training ? probability : 0.0, seed, microbatch.step, site, microbatch.first_sample};
 }
 
-Attention::Attention(ParameterGroup& group, AttentionConfig config)
-    : config_(std::move(config)), qkv_(group, config_.qkv), output_(group, config_.output) {
-  if (!config_.query_norm.empty()) {
-    query_norm_ = Weight(group, {head_norm_weight(config_.query_norm, config_.heads.head_dim)});
-    key_norm_ = Weight(group, {head_norm_weight(config_.key_norm, config_.heads.head_dim)});
+Attention::Attention(ParameterGroup& group, AttentionConfig config, std::shared_ptr<const RotaryEmbedding> rope)
+    : config_(std::move(config)),
+      rope_(config_.rotary ? std::move(rope) : nullptr),
+      qkv_(group, config_.qkv),
+      output_(group, config_.output) {
+  if (config_.has_head_norm()) {
+    query_norm_ = Weight(group, {norm_weight(config_.query_norm, config_.heads.head_dim)});
+    key_norm_ = Weight(group, {norm_weight(config_.key_norm, config_.heads.head_dim)});
   }
 }
 
@@ -47,7 +39,7 @@ kernels::AttentionOptions Attention::options(const Microbatch& microbatch, std::
 Attention::Rotation Attention::rotation(const Microbatch& microbatch, std::int64_t sequence) const {
   const at::Tensor positions = position_ids(microbatch);
   const std::int64_t length = positions.defined() ? positions.max().item<std::int64_t>() + 1 : sequence;
-  return {config_.rope->tables(length), positions};
+  return {rope_->tables(length), positions};
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const ForwardContext& context) const {
@@ -59,7 +51,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const ForwardContext& context
     qkv = kernels::norm_heads(qkv, config_.heads, query_norm_.data(), key_norm_.data(), config_.norm_eps, statistics);
     context.save(statistics);
   }
-  if (config_.rope != nullptr) {
+  if (rope_ != nullptr) {
     const Rotation by = rotation(context.microbatch, x.size(1));
     kernels::rotate(qkv, config_.heads, by.tables->cos, by.tables->sin, by.positions);
   }
@@ -78,7 +70,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const BackwardContext& cont
   output_.weight_grad(dy, attended.out, context.queue);
   const at::Tensor dqkv =
       kernels::attention_backward(output_.input_grad(dy), qkv, attended, options(context.microbatch, context.seed));
-  if (config_.rope != nullptr) {
+  if (rope_ != nullptr) {
     const Rotation by = rotation(context.microbatch, dy.size(1));
     kernels::rotate_backward(dqkv, config_.heads, by.tables->cos, by.tables->sin, by.positions);
   }

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
+#include "arch/blueprint.hpp"
 #include "model/kernels/attention.hpp"
 #include "model/layers/layer.hpp"
 #include "model/layers/linear.hpp"
@@ -11,26 +10,12 @@
 
 namespace ppctl {
 
-struct AttentionConfig {
-  kernels::HeadLayout heads;
-  double scale = 1.0;
-  bool causal = true;
-  double dropout = 0.0;            ///< of the probabilities
-  std::uint32_t dropout_site = 0;  ///< see kernels::Dropout
-  LinearOptions qkv;               ///< its parts: queries, keys, values, or one that is stored merged
-  LinearOptions output;
-  std::shared_ptr<const RotaryEmbedding> rope;  ///< null: none
-  /// RMSNorm of each query and key head: names without ".weight". Both or none.
-  std::string query_norm;
-  std::string key_norm;
-  double norm_eps = 1e-6;
-};
-
 /// Self-attention from the normalised input to the output projection. With rotary embedding, "position_ids" of the
 /// microbatch's kwargs (int64, [batch, sequence]) replaces 0 .. sequence - 1 where it is given.
 class Attention {
  public:
-  Attention(ParameterGroup& group, AttentionConfig config);
+  /// `rope` may be null where the config is not rotary.
+  Attention(ParameterGroup& group, AttentionConfig config, std::shared_ptr<const RotaryEmbedding> rope);
   void bind();
   at::Tensor forward(const at::Tensor& x, const ForwardContext& context) const;
   at::Tensor backward(const at::Tensor& dy, const BackwardContext& context) const;
@@ -45,6 +30,7 @@ class Attention {
   Rotation rotation(const Microbatch& microbatch, std::int64_t sequence) const;
 
   AttentionConfig config_;
+  std::shared_ptr<const RotaryEmbedding> rope_;  ///< null: none
   Linear qkv_;
   Linear output_;
   Weight query_norm_;

@@ -1,6 +1,17 @@
 #include "model/layers/decoder_layer.hpp"
 
+#include <utility>
+
 namespace ppctl {
+
+DecoderLayer::DecoderLayer(const DecoderLayerConfig& config, at::ScalarType dtype,
+                           std::shared_ptr<const RotaryEmbedding> rope)
+    : Layer(config.name, dtype),
+      config_(config),
+      attention_norm_(group_, config.attention_norm),
+      attention_(group_, config.attention, std::move(rope)),
+      feed_forward_norm_(group_, config.feed_forward_norm),
+      feed_forward_(std::make_unique<Mlp>(group_, config.feed_forward)) {}
 
 void DecoderLayer::bind() {
   attention_norm_.bind();

@@ -2,8 +2,8 @@
 
 namespace ppctl {
 
-Mlp::Mlp(ParameterGroup& group, const LinearOptions& in, const LinearOptions& down, kernels::Activation activation)
-    : gated_(in.parts.size() == 2), activation_(activation), in_(group, in), down_(group, down) {}
+Mlp::Mlp(ParameterGroup& group, const MlpConfig& config)
+    : gated_(config.gated()), activation_(config.activation), in_(group, config.in), down_(group, config.down) {}
 
 void Mlp::bind() {
   in_.bind();

@@ -17,11 +17,10 @@ class FeedForward {
   virtual at::Tensor backward(const at::Tensor& dy, const BackwardContext& context) const = 0;
 };
 
-/// down(act(gate(x)) * up(x)) where `in` has two parts, gate and up; down(act(in(x))) where it has one. The activated
-/// values are not kept: the backward finds them again on its way.
+/// See MlpConfig. The activated values are not kept: the backward finds them again on its way.
 class Mlp : public FeedForward {
  public:
-  Mlp(ParameterGroup& group, const LinearOptions& in, const LinearOptions& down, kernels::Activation activation);
+  Mlp(ParameterGroup& group, const MlpConfig& config);
   void bind() override;
   at::Tensor forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const override;
   at::Tensor backward(const at::Tensor& dy, const BackwardContext& context) const override;

@@ -4,9 +4,9 @@
 
 namespace ppctl {
 
-LanguageHead::LanguageHead(const Config& config)
-    : group_(config.projection.parts.at(0).name, config.dtype),
-      norm_(group_, config.norm, config.norm_name, config.hidden_size, config.norm_eps),
+LanguageHead::LanguageHead(const LanguageHeadConfig& config, at::ScalarType dtype)
+    : group_(config.projection.parts.at(0).name, dtype),
+      norm_(group_, config.norm),
       projection_(group_, config.projection) {}
 
 void LanguageHead::bind() {

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string>
-
+#include "arch/blueprint.hpp"
 #include "model/layers/layer.hpp"
 #include "model/layers/linear.hpp"
 #include "model/layers/norm.hpp"
@@ -12,15 +11,7 @@ namespace ppctl {
 /// replaces them in the forward, so that only one such matrix exists.
 class LanguageHead {
  public:
-  struct Config {
-    at::ScalarType dtype = at::kFloat;
-    Norm::Kind norm = Norm::Kind::kRms;
-    std::string norm_name;
-    double norm_eps = 1e-6;
-    std::int64_t hidden_size = 0;
-    LinearOptions projection;
-  };
-  explicit LanguageHead(const Config& config);
+  LanguageHead(const LanguageHeadConfig& config, at::ScalarType dtype);
   LanguageHead(const LanguageHead&) = delete;
   LanguageHead& operator=(const LanguageHead&) = delete;
 

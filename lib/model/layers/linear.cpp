@@ -2,38 +2,12 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include <utility>
-
+#include "arch/declare.hpp"
 #include "base/error.hpp"
 #include "model/kernels/embedding.hpp"
 
 namespace ppctl {
 namespace {
-
-std::vector<Parameter> weights_of(const LinearOptions& options) {
-  std::vector<Parameter> result;
-  for (const LinearOptions::Part& part : options.parts) {
-    Parameter parameter;
-    parameter.name = part.name + ".weight";
-    parameter.shape = {part.out_features, options.in_features};
-    if (options.layout == LinearOptions::Layout::kInOut) std::swap(parameter.shape[0], parameter.shape[1]);
-    parameter.init = {ParameterInit::Kind::kNormal, options.init_stddev};
-    parameter.tied_to = options.tied_to;
-    result.push_back(parameter);
-  }
-  return result;
-}
-
-std::vector<Parameter> biases_of(const LinearOptions& options) {
-  std::vector<Parameter> result;
-  for (const LinearOptions::Part& part : options.parts) {
-    Parameter parameter;
-    parameter.name = part.name + ".bias";
-    parameter.shape = {part.out_features};
-    result.push_back(parameter);
-  }
-  return result;
-}
 
 /// grad += a b. Where gradients have more digits than what is computed with, the product is rounded as such, once a
 /// microbatch, and summed in the gradient's dtype.
@@ -56,10 +30,12 @@ std::vector<std::int64_t> with_last(const at::Tensor& x, std::int64_t last) {
 }  // namespace
 
 Linear::Linear(ParameterGroup& group, const LinearOptions& options)
-    : layout_(options.layout), in_features_(options.in_features), weight_(group, weights_of(options)) {
+    : layout_(options.layout),
+      in_features_(options.in_features),
+      out_features_(options.out_features()),
+      weight_(group, weights_of(options)) {
   PPCTL_CHECK(layout_ == LinearOptions::Layout::kOutIn || options.parts.size() == 1,
               "an [in, out] weight cannot be merged");
-  for (const LinearOptions::Part& part : options.parts) out_features_ += part.out_features;
   if (options.bias) bias_ = Weight(group, biases_of(options));
 }
 

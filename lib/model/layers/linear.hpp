@@ -1,28 +1,10 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "arch/blueprint.hpp"
 #include "model/layers/weight.hpp"
 #include "model/weight_grad_queue.hpp"
 
 namespace ppctl {
-
-/// One or several projections of the same input, computed as one matrix product.
-struct LinearOptions {
-  enum class Layout { kOutIn, kInOut };  ///< of a weight as stored: torch's Linear, or GPT-2's Conv1D
-
-  struct Part {
-    std::string name;  ///< "model.layers.0.self_attn.q_proj": ".weight" and ".bias" follow
-    std::int64_t out_features;
-  };
-  std::int64_t in_features = 0;
-  std::vector<Part> parts;  ///< REQUIRES: one part where the layout is kInOut
-  bool bias = false;
-  Layout layout = Layout::kOutIn;
-  double init_stddev = 0.02;
-  std::string tied_to;  ///< of the weight; empty: its own
-};
 
 /// y = x W^T + b. Stateless but for its weights; the caller keeps what the backward needs.
 class Linear {
@@ -45,7 +27,7 @@ class Linear {
 
   LinearOptions::Layout layout_;
   std::int64_t in_features_;
-  std::int64_t out_features_ = 0;
+  std::int64_t out_features_;
   Weight weight_;
   Weight bias_;
   at::Tensor in_out_;  ///< view of the weight as [in, out]

@@ -1,22 +1,13 @@
 #include "model/layers/norm.hpp"
 
+#include "arch/declare.hpp"
 #include "model/kernels/norm.hpp"
 
 namespace ppctl {
 
-Norm::Norm(ParameterGroup& group, Kind kind, const std::string& name, std::int64_t size, double eps)
-    : kind_(kind), eps_(eps) {
-  Parameter weight;
-  weight.name = name + ".weight";
-  weight.shape = {size};
-  weight.init.kind = ParameterInit::Kind::kOnes;
-  weight_ = Weight(group, {weight});
-  if (kind == Kind::kLayer) {
-    Parameter bias;
-    bias.name = name + ".bias";
-    bias.shape = {size};
-    bias_ = Weight(group, {bias});
-  }
+Norm::Norm(ParameterGroup& group, const NormOptions& options)
+    : kind_(options.kind), eps_(options.eps), weight_(group, {norm_weight(options.name, options.size)}) {
+  if (kind_ == NormKind::kLayer) bias_ = Weight(group, {norm_bias(options.name, options.size)});
 }
 
 void Norm::bind() {
@@ -25,7 +16,7 @@ void Norm::bind() {
 }
 
 Norm::Output Norm::forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const {
-  const kernels::NormOutput out = kind_ == Kind::kRms
+  const kernels::NormOutput out = kind_ == NormKind::kRms
                                       ? kernels::rms_norm(x, residual, weight_.data(), eps_)
                                       : kernels::layer_norm(x, residual, weight_.data(), bias_.data(), eps_);
   context.save(out.sum);
@@ -36,7 +27,7 @@ Norm::Output Norm::forward(const at::Tensor& x, const at::Tensor& residual, cons
 at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& residual_grad, const BackwardContext& context) const {
   const at::Tensor statistics = context.saved.pop();
   const at::Tensor x = context.saved.pop();
-  if (kind_ == Kind::kRms) {
+  if (kind_ == NormKind::kRms) {
     return kernels::rms_norm_backward(dy, residual_grad, x, statistics, weight_.data(),
                                       weight_.wanted_grad(context.queue));
   }

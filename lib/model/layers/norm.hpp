@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string>
-
+#include "arch/blueprint.hpp"
 #include "model/layers/layer.hpp"
 #include "model/layers/weight.hpp"
 
@@ -11,9 +10,7 @@ namespace ppctl {
 /// input's gradient, so they are never deferred.
 class Norm {
  public:
-  enum class Kind { kRms, kLayer };
-  /// `name`: "model.norm"; ".weight" and ".bias" follow.
-  Norm(ParameterGroup& group, Kind kind, const std::string& name, std::int64_t size, double eps);
+  Norm(ParameterGroup& group, const NormOptions& options);
   void bind();
 
   struct Output {
@@ -26,7 +23,7 @@ class Norm {
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& residual_grad, const BackwardContext& context) const;
 
  private:
-  Kind kind_;
+  NormKind kind_;
   double eps_;
   Weight weight_;
   Weight bias_;

@@ -5,7 +5,8 @@
 #include <mutex>
 #include <vector>
 
-#include "model/model_spec.hpp"
+#include "arch/model_spec.hpp"
+#include "model/tensors.hpp"
 
 namespace ppctl {
 

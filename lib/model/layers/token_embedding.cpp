@@ -1,19 +1,12 @@
 #include "model/layers/token_embedding.hpp"
 
+#include "arch/declare.hpp"
 #include "base/error.hpp"
 #include "model/kernels/embedding.hpp"
 #include "model/layers/attention.hpp"
 
 namespace ppctl {
 namespace {
-
-Parameter table(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev) {
-  Parameter parameter;
-  parameter.name = name + ".weight";
-  parameter.shape = {rows, columns};
-  parameter.init = {ParameterInit::Kind::kNormal, stddev};
-  return parameter;
-}
 
 /// The position of every token of a microbatch, [batch, sequence].
 at::Tensor positions_of(const Microbatch& microbatch, const at::Tensor& ids) {
@@ -23,11 +16,12 @@ at::Tensor positions_of(const Microbatch& microbatch, const at::Tensor& ids) {
 
 }  // namespace
 
-TokenEmbedding::TokenEmbedding(const Config& config) : config_(config), group_(config.tokens, config.dtype) {
-  tokens_ = Weight(group_, {table(config.tokens, config.vocab_size, config.hidden_size, config.init_stddev)});
+TokenEmbedding::TokenEmbedding(const TokenEmbeddingConfig& config, at::ScalarType dtype)
+    : config_(config), group_(config.tokens, dtype) {
+  tokens_ = Weight(group_, {table_weight(config.tokens, config.vocab_size, config.hidden_size, config.init_stddev)});
   if (!config.positions.empty()) {
     positions_ =
-        Weight(group_, {table(config.positions, config.max_positions, config.hidden_size, config.init_stddev)});
+        Weight(group_, {table_weight(config.positions, config.max_positions, config.hidden_size, config.init_stddev)});
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string>
-
+#include "arch/blueprint.hpp"
 #include "model/layers/layer.hpp"
 #include "model/layers/weight.hpp"
 
@@ -11,18 +10,7 @@ namespace ppctl {
 /// learned positions, then dropout.
 class TokenEmbedding {
  public:
-  struct Config {
-    at::ScalarType dtype = at::kFloat;
-    std::string tokens;  ///< "model.embed_tokens"; ".weight" follows
-    std::int64_t vocab_size = 0;
-    std::int64_t hidden_size = 0;
-    std::string positions;  ///< "transformer.wpe"; empty: no table
-    std::int64_t max_positions = 0;
-    double init_stddev = 0.02;
-    double dropout = 0.0;
-    std::uint32_t dropout_site = 0;
-  };
-  explicit TokenEmbedding(const Config& config);
+  TokenEmbedding(const TokenEmbeddingConfig& config, at::ScalarType dtype);
   TokenEmbedding(const TokenEmbedding&) = delete;
   TokenEmbedding& operator=(const TokenEmbedding&) = delete;
 
@@ -34,7 +22,7 @@ class TokenEmbedding {
   void backward(const at::Tensor& dy, const BackwardContext& context) const;
 
  private:
-  Config config_;
+  TokenEmbeddingConfig config_;
   ParameterGroup group_;
   Weight tokens_;
   Weight positions_;

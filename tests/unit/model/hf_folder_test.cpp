@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "arch/declare.hpp"
 #include "base/error.hpp"
 #include "storage/safetensors.hpp"
 

@@ -141,7 +141,7 @@ class ReferenceModel {
   }
 
   at::Tensor layer(const at::Tensor& x, std::int64_t index) {
-    const auto site = static_cast<std::uint32_t>(index + 1) * kernels::Dropout::kSitesPerLayer;
+    const auto site = static_cast<std::uint32_t>(index + 1) * kDropoutSitesPerLayer;
     const std::string prefix = (gpt2() ? "transformer.h." : "model.layers.") + std::to_string(index);
     const at::Tensor attended = attention(norm(x, prefix + (gpt2() ? ".ln_1" : ".input_layernorm")),
                                           prefix + (gpt2() ? ".attn." : ".self_attn."), index);

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <ATen/ATen.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "model/kernels/activation.hpp"
+#include "arch/activation.hpp"
 
 namespace ppctl {
 
@@ -55,7 +53,7 @@ struct ModelSpec {
   RopeSpec rope;
 
   std::int64_t intermediate_size = 0;
-  kernels::Activation activation = kernels::Activation::kSilu;
+  Activation activation = Activation::kSilu;
   bool mlp_bias = false;
 
   double norm_eps = 1e-6;
@@ -63,12 +61,6 @@ struct ModelSpec {
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;  ///< of the probabilities
   double residual_dropout = 0.0;   ///< of what attention and MLP add to the residual
-};
-
-/// What one layer costs, for splitting a model into stages. Per token where a sequence has `sequence` tokens.
-struct LayerCost {
-  std::int64_t parameters = 0;
-  double forward_flops = 0.0;
 };
 
 }  // namespace ppctl

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "model/families/common.hpp"
+#include "arch/families/common.hpp"
 
 namespace ppctl {
 namespace {
@@ -28,7 +28,7 @@ void parse(const ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 const Family& qwen3_family() {
-  static const Family family{"qwen3", kKeys, parse, make_llama_embedding, make_llama_layer, make_llama_head};
+  static const Family family{"qwen3", kKeys, parse, llama_embedding, llama_layer, llama_head};
   return family;
 }
 

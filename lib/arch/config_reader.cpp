@@ -1,4 +1,4 @@
-#include "model/config_reader.hpp"
+#include "arch/config_reader.hpp"
 
 #include <utility>
 

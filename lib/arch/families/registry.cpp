@@ -1,8 +1,8 @@
 #include <array>
 
+#include "arch/families/families.hpp"
+#include "arch/family.hpp"
 #include "base/error.hpp"
-#include "model/families/families.hpp"
-#include "model/family.hpp"
 
 namespace ppctl {
 namespace {

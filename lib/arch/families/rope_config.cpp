@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "model/families/common.hpp"
+#include "arch/families/common.hpp"
 
 namespace ppctl {
 namespace {

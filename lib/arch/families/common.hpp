@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "model/config_reader.hpp"
-#include "model/families/families.hpp"
+#include "arch/config_reader.hpp"
+#include "arch/families/families.hpp"
 
 namespace ppctl {
 
@@ -12,13 +12,13 @@ namespace ppctl {
 RopeSpec parse_rope(const ConfigReader& config, const ModelSpec& spec);
 
 /// Reads an activation function's name.
-kernels::Activation parse_activation(const ConfigReader& config, const std::string& key, const std::string& fallback);
+Activation parse_activation(const ConfigReader& config, const std::string& key, const std::string& fallback);
 
 /// What Llama and its descendants have in common: hidden_size, num_attention_heads, ..., and their tensors' names.
 /// `default_head_dim` 0: hidden_size / heads.
 void parse_llama_like(const ConfigReader& config, ModelSpec& spec, std::int64_t default_head_dim);
-std::unique_ptr<TokenEmbedding> make_llama_embedding(const BuildContext& context);
-std::unique_ptr<Layer> make_llama_layer(const BuildContext& context, std::int64_t index);
-std::unique_ptr<LanguageHead> make_llama_head(const BuildContext& context);
+TokenEmbeddingConfig llama_embedding(const ModelSpec& spec);
+DecoderLayerConfig llama_layer(const ModelSpec& spec, std::int64_t index);
+LanguageHeadConfig llama_head(const ModelSpec& spec);
 
 }  // namespace ppctl

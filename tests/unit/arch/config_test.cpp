@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "arch/family.hpp"
 #include "base/error.hpp"
-#include "model/family.hpp"
 
 namespace ppctl {
 namespace {
@@ -42,7 +42,7 @@ TEST(ModelConfig, LetsOverridesReplaceKeysOfTheFile) {
                   {{"num_hidden_layers", "5"}, {"tie_word_embeddings", "true"}, {"hidden_act", "gelu"}});
   EXPECT_EQ(spec.num_layers, 5);
   EXPECT_TRUE(spec.tied_head);
-  EXPECT_EQ(spec.activation, kernels::Activation::kGeluErf);
+  EXPECT_EQ(spec.activation, Activation::kGeluErf);
 }
 
 TEST(ModelConfig, NamesFileAndKeyOfEachFault) {

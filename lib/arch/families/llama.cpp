@@ -1,8 +1,7 @@
 #include <array>
 #include <cmath>
 
-#include "model/families/common.hpp"
-#include "model/layers/decoder_layer.hpp"
+#include "arch/families/common.hpp"
 
 namespace ppctl {
 namespace {
@@ -47,13 +46,12 @@ LinearOptions linear(const ModelSpec& spec, std::int64_t in_features, std::vecto
   return options;
 }
 
-AttentionConfig attention(const BuildContext& context, const std::string& prefix, std::int64_t index) {
-  const ModelSpec& spec = context.spec;
+AttentionConfig attention(const ModelSpec& spec, const std::string& prefix, std::int64_t index) {
   AttentionConfig config;
   config.heads = {spec.num_heads, spec.num_kv_heads, spec.head_dim};
   config.scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim));
   config.dropout = spec.attention_dropout;
-  config.dropout_site = static_cast<std::uint32_t>(index + 1) * kernels::Dropout::kSitesPerLayer;
+  config.dropout_site = static_cast<std::uint32_t>(index + 1) * kDropoutSitesPerLayer;
   config.qkv = linear(spec, spec.hidden_size,
                       {{prefix + "q_proj", spec.num_heads * spec.head_dim},
                        {prefix + "k_proj", spec.num_kv_heads * spec.head_dim},
@@ -61,7 +59,7 @@ AttentionConfig attention(const BuildContext& context, const std::string& prefix
                       spec.qkv_bias);
   config.output =
       linear(spec, spec.num_heads * spec.head_dim, {{prefix + "o_proj", spec.hidden_size}}, spec.attention_output_bias);
-  config.rope = context.rope;
+  config.rotary = true;
   if (spec.head_norm) {
     config.query_norm = prefix + "q_norm";
     config.key_norm = prefix + "k_norm";
@@ -103,9 +101,9 @@ void parse_llama_like(const ConfigReader& config, ModelSpec& spec, std::int64_t 
   spec.rope = parse_rope(config, spec);
 }
 
-kernels::Activation parse_activation(const ConfigReader& config, const std::string& key, const std::string& fallback) {
+Activation parse_activation(const ConfigReader& config, const std::string& key, const std::string& fallback) {
   const std::string name = config.text(key, fallback);
-  const std::optional<kernels::Activation> activation = kernels::activation_of(name);
+  const std::optional<Activation> activation = activation_of(name);
   if (!activation) {
     config.fail(key,
                 fmt::format("must be silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu or relu; it is '{}'", name));
@@ -113,50 +111,42 @@ kernels::Activation parse_activation(const ConfigReader& config, const std::stri
   return *activation;
 }
 
-std::unique_ptr<TokenEmbedding> make_llama_embedding(const BuildContext& context) {
-  TokenEmbedding::Config config;
-  config.dtype = context.dtype;
+TokenEmbeddingConfig llama_embedding(const ModelSpec& spec) {
+  TokenEmbeddingConfig config;
   config.tokens = "model.embed_tokens";
-  config.vocab_size = context.spec.vocab_size;
-  config.hidden_size = context.spec.hidden_size;
-  config.init_stddev = context.spec.initializer_range;
-  return std::make_unique<TokenEmbedding>(config);
+  config.vocab_size = spec.vocab_size;
+  config.hidden_size = spec.hidden_size;
+  config.init_stddev = spec.initializer_range;
+  return config;
 }
 
-std::unique_ptr<Layer> make_llama_layer(const BuildContext& context, std::int64_t index) {
-  const ModelSpec& spec = context.spec;
-  DecoderLayer::Config config;
+DecoderLayerConfig llama_layer(const ModelSpec& spec, std::int64_t index) {
+  DecoderLayerConfig config;
   config.name = fmt::format("model.layers.{}", index);
-  config.dtype = context.dtype;
-  config.attention_norm = config.name + ".input_layernorm";
-  config.feed_forward_norm = config.name + ".post_attention_layernorm";
-  config.hidden_size = spec.hidden_size;
-  config.norm_eps = spec.norm_eps;
-  config.attention = attention(context, config.name + ".self_attn.", index);
+  config.attention_norm = {NormKind::kRms, config.name + ".input_layernorm", spec.hidden_size, spec.norm_eps};
+  config.feed_forward_norm = {NormKind::kRms, config.name + ".post_attention_layernorm", spec.hidden_size,
+                              spec.norm_eps};
+  config.attention = attention(spec, config.name + ".self_attn.", index);
   const std::string mlp = config.name + ".mlp.";
-  return std::make_unique<DecoderLayer>(config, [&](ParameterGroup& group) {
-    return std::make_unique<Mlp>(
-        group,
-        linear(spec, spec.hidden_size,
-               {{mlp + "gate_proj", spec.intermediate_size}, {mlp + "up_proj", spec.intermediate_size}}, spec.mlp_bias),
-        linear(spec, spec.intermediate_size, {{mlp + "down_proj", spec.hidden_size}}, spec.mlp_bias), spec.activation);
-  });
+  config.feed_forward.in =
+      linear(spec, spec.hidden_size,
+             {{mlp + "gate_proj", spec.intermediate_size}, {mlp + "up_proj", spec.intermediate_size}}, spec.mlp_bias);
+  config.feed_forward.down =
+      linear(spec, spec.intermediate_size, {{mlp + "down_proj", spec.hidden_size}}, spec.mlp_bias);
+  config.feed_forward.activation = spec.activation;
+  return config;
 }
 
-std::unique_ptr<LanguageHead> make_llama_head(const BuildContext& context) {
-  const ModelSpec& spec = context.spec;
-  LanguageHead::Config config;
-  config.dtype = context.dtype;
-  config.norm_name = "model.norm";
-  config.norm_eps = spec.norm_eps;
-  config.hidden_size = spec.hidden_size;
+LanguageHeadConfig llama_head(const ModelSpec& spec) {
+  LanguageHeadConfig config;
+  config.norm = {NormKind::kRms, "model.norm", spec.hidden_size, spec.norm_eps};
   config.projection = linear(spec, spec.hidden_size, {{"lm_head", spec.vocab_size}}, false);
   if (spec.tied_head) config.projection.tied_to = "model.embed_tokens.weight";
-  return std::make_unique<LanguageHead>(config);
+  return config;
 }
 
 const Family& llama_family() {
-  static const Family family{"llama", kKeys, parse, make_llama_embedding, make_llama_layer, make_llama_head};
+  static const Family family{"llama", kKeys, parse, llama_embedding, llama_layer, llama_head};
   return family;
 }
 

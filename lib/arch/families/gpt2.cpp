@@ -1,8 +1,7 @@
 #include <array>
 #include <cmath>
 
-#include "model/families/common.hpp"
-#include "model/layers/decoder_layer.hpp"
+#include "arch/families/common.hpp"
 
 namespace ppctl {
 namespace {
@@ -79,65 +78,52 @@ AttentionConfig attention(const ModelSpec& spec, const std::string& prefix, std:
   config.scale = spec.scale_attention ? 1.0 / std::sqrt(static_cast<double>(spec.head_dim)) : 1.0;
   if (spec.scale_attention_by_layer) config.scale /= static_cast<double>(index + 1);
   config.dropout = spec.attention_dropout;
-  config.dropout_site = static_cast<std::uint32_t>(index + 1) * kernels::Dropout::kSitesPerLayer;
+  config.dropout_site = static_cast<std::uint32_t>(index + 1) * kDropoutSitesPerLayer;
   config.qkv = conv1d(spec, prefix + "c_attn", spec.hidden_size, 3 * spec.hidden_size, false);
   config.output = conv1d(spec, prefix + "c_proj", spec.hidden_size, spec.hidden_size, true);
   return config;
 }
 
-std::unique_ptr<TokenEmbedding> make_embedding(const BuildContext& context) {
-  TokenEmbedding::Config config;
-  config.dtype = context.dtype;
+TokenEmbeddingConfig embedding(const ModelSpec& spec) {
+  TokenEmbeddingConfig config;
   config.tokens = "transformer.wte";
-  config.vocab_size = context.spec.vocab_size;
-  config.hidden_size = context.spec.hidden_size;
+  config.vocab_size = spec.vocab_size;
+  config.hidden_size = spec.hidden_size;
   config.positions = "transformer.wpe";
-  config.max_positions = context.spec.max_positions;
-  config.init_stddev = context.spec.initializer_range;
-  config.dropout = context.spec.embedding_dropout;
-  return std::make_unique<TokenEmbedding>(config);
+  config.max_positions = spec.max_positions;
+  config.init_stddev = spec.initializer_range;
+  config.dropout = spec.embedding_dropout;
+  return config;
 }
 
-std::unique_ptr<Layer> make_layer(const BuildContext& context, std::int64_t index) {
-  const ModelSpec& spec = context.spec;
-  DecoderLayer::Config config;
+DecoderLayerConfig layer(const ModelSpec& spec, std::int64_t index) {
+  DecoderLayerConfig config;
   config.name = fmt::format("transformer.h.{}", index);
-  config.dtype = context.dtype;
-  config.norm = Norm::Kind::kLayer;
-  config.attention_norm = config.name + ".ln_1";
-  config.feed_forward_norm = config.name + ".ln_2";
-  config.hidden_size = spec.hidden_size;
-  config.norm_eps = spec.norm_eps;
+  config.attention_norm = {NormKind::kLayer, config.name + ".ln_1", spec.hidden_size, spec.norm_eps};
+  config.feed_forward_norm = {NormKind::kLayer, config.name + ".ln_2", spec.hidden_size, spec.norm_eps};
   config.attention = attention(spec, config.name + ".attn.", index);
   config.residual_dropout = spec.residual_dropout;
   config.first_site = config.attention.dropout_site + 1;
   const std::string mlp = config.name + ".mlp.";
-  return std::make_unique<DecoderLayer>(config, [&](ParameterGroup& group) {
-    return std::make_unique<Mlp>(group, conv1d(spec, mlp + "c_fc", spec.hidden_size, spec.intermediate_size, false),
-                                 conv1d(spec, mlp + "c_proj", spec.intermediate_size, spec.hidden_size, true),
-                                 spec.activation);
-  });
+  config.feed_forward = {conv1d(spec, mlp + "c_fc", spec.hidden_size, spec.intermediate_size, false),
+                         conv1d(spec, mlp + "c_proj", spec.intermediate_size, spec.hidden_size, true), spec.activation};
+  return config;
 }
 
-std::unique_ptr<LanguageHead> make_head(const BuildContext& context) {
-  const ModelSpec& spec = context.spec;
-  LanguageHead::Config config;
-  config.dtype = context.dtype;
-  config.norm = Norm::Kind::kLayer;
-  config.norm_name = "transformer.ln_f";
-  config.norm_eps = spec.norm_eps;
-  config.hidden_size = spec.hidden_size;
+LanguageHeadConfig head(const ModelSpec& spec) {
+  LanguageHeadConfig config;
+  config.norm = {NormKind::kLayer, "transformer.ln_f", spec.hidden_size, spec.norm_eps};
   config.projection.in_features = spec.hidden_size;
   config.projection.parts = {{"lm_head", spec.vocab_size}};
   config.projection.init_stddev = spec.initializer_range;
   if (spec.tied_head) config.projection.tied_to = "transformer.wte.weight";
-  return std::make_unique<LanguageHead>(config);
+  return config;
 }
 
 }  // namespace
 
 const Family& gpt2_family() {
-  static const Family family{"gpt2", kKeys, parse, make_embedding, make_layer, make_head};
+  static const Family family{"gpt2", kKeys, parse, embedding, layer, head};
   return family;
 }
 

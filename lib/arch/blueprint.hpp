@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "arch/activation.hpp"
+
+namespace ppctl {
+
+/// What the parts of a model are made of, as plain values: families write them, lib/model builds layers from them, and
+/// the cost and memory models count them. Names are those of the checkpoint, without ".weight" and ".bias".
+
+/// How queries, keys and values lie in one merged matrix: [tokens, (heads + 2 * kv_heads) * head_dim], queries first.
+struct HeadLayout {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+
+  std::int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+/// One or several projections of the same input, computed as one matrix product.
+struct LinearOptions {
+  enum class Layout { kOutIn, kInOut };  ///< of a weight as stored: torch's Linear, or GPT-2's Conv1D
+
+  struct Part {
+    std::string name;  ///< "model.layers.0.self_attn.q_proj": ".weight" and ".bias" follow
+    std::int64_t out_features;
+  };
+  std::int64_t in_features = 0;
+  std::vector<Part> parts;  ///< REQUIRES: one part where the layout is kInOut
+  bool bias = false;
+  Layout layout = Layout::kOutIn;
+  double init_stddev = 0.02;
+  std::string tied_to;  ///< of the weight; empty: its own
+
+  std::int64_t out_features() const {
+    std::int64_t sum = 0;
+    for (const Part& part : parts) sum += part.out_features;
+    return sum;
+  }
+};
+
+enum class NormKind { kRms, kLayer };
+
+/// RMSNorm, or LayerNorm with bias, over the last dim.
+struct NormOptions {
+  NormKind kind = NormKind::kRms;
+  std::string name;
+  std::int64_t size = 0;
+  double eps = 1e-6;
+
+  /// Numbers that a row leaves for the backward: 1 / rms, or mean and 1 / deviation.
+  std::int64_t statistics_per_row() const { return kind == NormKind::kRms ? 1 : 2; }
+};
+
+/// Random sites of dropout that a layer may use; see kernels::Dropout.
+inline constexpr std::uint32_t kDropoutSitesPerLayer = 4;
+
+struct AttentionConfig {
+  HeadLayout heads;
+  double scale = 1.0;
+  bool causal = true;
+  double dropout = 0.0;            ///< of the probabilities
+  std::uint32_t dropout_site = 0;  ///< see kernels::Dropout
+  LinearOptions qkv;               ///< its parts: queries, keys, values, or one that is stored merged
+  LinearOptions output;
+  bool rotary = false;     ///< rotary position embedding
+  std::string query_norm;  ///< RMSNorm of each query and key head: both or none
+  std::string key_norm;
+  double norm_eps = 1e-6;
+
+  bool has_head_norm() const { return !query_norm.empty(); }
+};
+
+/// down(act(gate(x)) * up(x)) where `in` has two parts, gate and up; down(act(in(x))) where it has one.
+struct MlpConfig {
+  LinearOptions in;
+  LinearOptions down;
+  Activation activation = Activation::kSilu;
+
+  bool gated() const { return in.parts.size() == 2; }
+};
+
+/// A pre-norm decoder layer: h = x + attention(norm(x)), y = h + feed_forward(norm(h)), with dropout on what is added.
+struct DecoderLayerConfig {
+  std::string name;  ///< of its group of parameters
+  NormOptions attention_norm;
+  AttentionConfig attention;
+  NormOptions feed_forward_norm;
+  MlpConfig feed_forward;
+  double residual_dropout = 0.0;
+  std::uint32_t first_site = 0;  ///< dropout sites first_site (attention) and first_site + 1 (feed-forward)
+};
+
+/// Token ids to the first hidden state.
+struct TokenEmbeddingConfig {
+  std::string tokens;  ///< "model.embed_tokens"
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::string positions;  ///< "transformer.wpe"; empty: no table
+  std::int64_t max_positions = 0;
+  double init_stddev = 0.02;
+  double dropout = 0.0;
+  std::uint32_t dropout_site = 0;
+};
+
+/// Final norm, projection to the vocabulary, cross-entropy.
+struct LanguageHeadConfig {
+  NormOptions norm;
+  LinearOptions projection;
+};
+
+}  // namespace ppctl

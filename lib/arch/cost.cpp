@@ -1,0 +1,70 @@
+#include "arch/cost.hpp"
+
+#include "arch/declare.hpp"
+#include "arch/family.hpp"
+
+namespace ppctl {
+namespace {
+
+std::int64_t num_elements(const GroupLayout& group) {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : group.parameters()) {
+    if (parameter.tied_to.empty()) count += parameter.numel;
+  }
+  return count;
+}
+
+/// One product each for y = x W, dx = dy W^T and dW = x^T dy.
+PartCost linear_cost(const LinearOptions& linear) {
+  const double product = 2.0 * static_cast<double>(linear.in_features) * static_cast<double>(linear.out_features());
+  return {0, product, product, product};
+}
+
+/// The forward has two products, scores and their sum over values; the backward five: scores again, dV, dP, dQ, dK
+/// (Dao et al., "FlashAttention", 2022, section 3.1). A causal mask leaves half of each.
+PartCost attention_cost(const AttentionConfig& attention, std::int64_t sequence) {
+  const double product =
+      2.0 * static_cast<double>(sequence) * static_cast<double>(attention.heads.heads * attention.heads.head_dim);
+  const double share = attention.causal ? 0.5 : 1.0;
+  return {0, 2.0 * product * share, 5.0 * product * share, 0.0};
+}
+
+}  // namespace
+
+PartCost& PartCost::operator+=(const PartCost& other) {
+  parameters += other.parameters;
+  forward_flops += other.forward_flops;
+  dx_flops += other.dx_flops;
+  dw_flops += other.dw_flops;
+  return *this;
+}
+
+PartCost cost_of(const TokenEmbeddingConfig& config) { return {num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0}; }
+
+PartCost cost_of(const DecoderLayerConfig& config, std::int64_t sequence) {
+  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0};
+  cost += linear_cost(config.attention.qkv);
+  cost += attention_cost(config.attention, sequence);
+  cost += linear_cost(config.attention.output);
+  cost += linear_cost(config.feed_forward.in);
+  cost += linear_cost(config.feed_forward.down);
+  return cost;
+}
+
+PartCost cost_of(const LanguageHeadConfig& config) {
+  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0};
+  cost += linear_cost(config.projection);
+  return cost;
+}
+
+LayerCosts layer_costs(const ModelSpec& spec, std::int64_t sequence) {
+  LayerCosts costs;
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    costs.layers.push_back(cost_of(layer_config(spec, i), sequence).total_flops());
+  }
+  costs.embedding = cost_of(embedding_config(spec)).total_flops();
+  costs.head = cost_of(head_config(spec)).total_flops();
+  return costs;
+}
+
+}  // namespace ppctl

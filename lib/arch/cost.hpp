@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "arch/blueprint.hpp"
+#include "arch/model_spec.hpp"
+#include "topology/layer_split.hpp"
+
+namespace ppctl {
+
+/// What a part of a model computes for one token where a sequence has `sequence` tokens: matrix products and attention;
+/// what is elementwise is left out. A multiplication and an addition are two operations.
+struct PartCost {
+  std::int64_t parameters = 0;  ///< a tied weight counts where it is used first
+  double forward_flops = 0.0;
+  double dx_flops = 0.0;
+  double dw_flops = 0.0;
+
+  double total_flops() const { return forward_flops + dx_flops + dw_flops; }
+  PartCost& operator+=(const PartCost& other);
+};
+
+PartCost cost_of(const TokenEmbeddingConfig& config);
+PartCost cost_of(const DecoderLayerConfig& config, std::int64_t sequence);
+PartCost cost_of(const LanguageHeadConfig& config);
+
+/// What `layers: auto` splits by: forward and backward of each part, per token.
+LayerCosts layer_costs(const ModelSpec& spec, std::int64_t sequence);
+
+}  // namespace ppctl

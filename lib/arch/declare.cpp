@@ -1,0 +1,113 @@
+#include "arch/declare.hpp"
+
+#include <utility>
+
+#include "arch/family.hpp"
+namespace ppctl {
+namespace {
+
+void add_linear(GroupLayout& group, const LinearOptions& options) {
+  group.add_merged(weights_of(options));
+  group.add_merged(biases_of(options));
+}
+
+void add_norm(GroupLayout& group, const NormOptions& options) {
+  group.add(norm_weight(options.name, options.size));
+  if (options.kind == NormKind::kLayer) group.add(norm_bias(options.name, options.size));
+}
+
+}  // namespace
+
+std::vector<Parameter> weights_of(const LinearOptions& options) {
+  std::vector<Parameter> result;
+  for (const LinearOptions::Part& part : options.parts) {
+    Parameter parameter;
+    parameter.name = part.name + ".weight";
+    parameter.shape = {part.out_features, options.in_features};
+    if (options.layout == LinearOptions::Layout::kInOut) std::swap(parameter.shape[0], parameter.shape[1]);
+    parameter.init = {ParameterInit::Kind::kNormal, options.init_stddev};
+    parameter.tied_to = options.tied_to;
+    result.push_back(parameter);
+  }
+  return result;
+}
+
+std::vector<Parameter> biases_of(const LinearOptions& options) {
+  std::vector<Parameter> result;
+  if (!options.bias) return result;
+  for (const LinearOptions::Part& part : options.parts) {
+    Parameter parameter;
+    parameter.name = part.name + ".bias";
+    parameter.shape = {part.out_features};
+    result.push_back(parameter);
+  }
+  return result;
+}
+
+Parameter norm_weight(const std::string& name, std::int64_t size) {
+  Parameter parameter;
+  parameter.name = name + ".weight";
+  parameter.shape = {size};
+  parameter.init.kind = ParameterInit::Kind::kOnes;
+  return parameter;
+}
+
+Parameter norm_bias(const std::string& name, std::int64_t size) {
+  Parameter parameter;
+  parameter.name = name + ".bias";
+  parameter.shape = {size};
+  return parameter;
+}
+
+Parameter table_weight(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev) {
+  Parameter parameter;
+  parameter.name = name + ".weight";
+  parameter.shape = {rows, columns};
+  parameter.init = {ParameterInit::Kind::kNormal, stddev};
+  return parameter;
+}
+
+GroupLayout layout_of(const TokenEmbeddingConfig& config, std::int64_t element_bytes) {
+  GroupLayout group(element_bytes);
+  group.add(table_weight(config.tokens, config.vocab_size, config.hidden_size, config.init_stddev));
+  if (!config.positions.empty()) {
+    group.add(table_weight(config.positions, config.max_positions, config.hidden_size, config.init_stddev));
+  }
+  return group;
+}
+
+GroupLayout layout_of(const DecoderLayerConfig& config, std::int64_t element_bytes) {
+  GroupLayout group(element_bytes);
+  add_norm(group, config.attention_norm);
+  add_linear(group, config.attention.qkv);
+  add_linear(group, config.attention.output);
+  if (config.attention.has_head_norm()) {
+    group.add(norm_weight(config.attention.query_norm, config.attention.heads.head_dim));
+    group.add(norm_weight(config.attention.key_norm, config.attention.heads.head_dim));
+  }
+  add_norm(group, config.feed_forward_norm);
+  add_linear(group, config.feed_forward.in);
+  add_linear(group, config.feed_forward.down);
+  return group;
+}
+
+GroupLayout layout_of(const LanguageHeadConfig& config, std::int64_t element_bytes) {
+  GroupLayout group(element_bytes);
+  add_norm(group, config.norm);
+  add_linear(group, config.projection);
+  return group;
+}
+
+std::vector<Parameter> all_parameters(const ModelSpec& spec) {
+  constexpr std::int64_t kElementBytes = 4;
+  std::vector<Parameter> result;
+  const auto append = [&result](const GroupLayout& group) {
+    result.insert(result.end(), group.parameters().begin(), group.parameters().end());
+  };
+  append(layout_of(embedding_config(spec), kElementBytes));
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) append(layout_of(layer_config(spec, i), kElementBytes));
+  append(layout_of(head_config(spec), kElementBytes));
+  return result;
+}
+
+}  // namespace ppctl

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "arch/blueprint.hpp"
+#include "arch/model_spec.hpp"
+#include "arch/parameter.hpp"
+
+namespace ppctl {
+
+/// The parameters that a part declares: what lib/model allocates and what the memory model counts. Those of one vector
+/// are stored merged.
+std::vector<Parameter> weights_of(const LinearOptions& options);
+/// Empty without bias.
+std::vector<Parameter> biases_of(const LinearOptions& options);
+Parameter norm_weight(const std::string& name, std::int64_t size);
+Parameter norm_bias(const std::string& name, std::int64_t size);
+/// Rows of an embedding.
+Parameter table_weight(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev);
+
+/// The whole group of a part, in the order in which lib/model declares it.
+GroupLayout layout_of(const TokenEmbeddingConfig& config, std::int64_t element_bytes);
+GroupLayout layout_of(const DecoderLayerConfig& config, std::int64_t element_bytes);
+GroupLayout layout_of(const LanguageHeadConfig& config, std::int64_t element_bytes);
+
+/// All parameters of the model in forward order, tied ones included; offsets are within their groups.
+std::vector<Parameter> all_parameters(const ModelSpec& spec);
+
+}  // namespace ppctl

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "arch/model_spec.hpp"
+#include "arch/stage_range.hpp"
+#include "config/job_config.hpp"
+#include "topology/placement.hpp"
+
+namespace ppctl {
+
+/// The model that a job names: of its folder, or of its family and dimensions. Throws Error.
+ModelSpec model_of_job(const JobConfig& job);
+
+/// Layers of each stage, as pipeline.layers says: `plan` and `train` split alike. Throws Error, with the numbers, where
+/// they do not fit.
+std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement);
+
+/// What stage `stage` holds where stages have `layer_counts` layers.
+StageRange stage_range(const std::vector<int>& layer_counts, int stage);
+
+}  // namespace ppctl

@@ -1,0 +1,51 @@
+#include "arch/cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include "arch/family.hpp"
+
+namespace ppctl {
+namespace {
+
+ModelSpec tiny(const std::string& tied) {
+  return parse_model_keys("llama", {{"vocab_size", "10"},
+                                    {"hidden_size", "8"},
+                                    {"intermediate_size", "12"},
+                                    {"num_hidden_layers", "3"},
+                                    {"num_attention_heads", "2"},
+                                    {"num_key_value_heads", "1"},
+                                    {"tie_word_embeddings", tied}});
+}
+
+TEST(Cost, CountsTheProductsOfALayer) {
+  const PartCost cost = cost_of(layer_config(tiny("false"), 0), 6);
+  // q/k/v 8 x 16, output 8 x 8, gate/up 8 x 24, down 12 x 8, two operations each.
+  const double linear = 2.0 * (8 * 16 + 8 * 8 + 8 * 24 + 12 * 8);
+  // Half of a product of 6 tokens by 8 features, twice in the forward and five times in the backward.
+  const double product = 0.5 * 2.0 * 6 * 8;
+  EXPECT_EQ(cost.forward_flops, linear + 2 * product);
+  EXPECT_EQ(cost.dx_flops, linear + 5 * product);
+  EXPECT_EQ(cost.dw_flops, linear);
+  EXPECT_EQ(cost.parameters, 2 * 8 + 8 * 16 + 8 * 8 + 8 * 24 + 12 * 8);
+}
+
+TEST(Cost, CountsATiedHeadsWeightOnceButComputesWithIt) {
+  const PartCost own = cost_of(head_config(tiny("false")));
+  const PartCost tied = cost_of(head_config(tiny("true")));
+  EXPECT_EQ(own.parameters, 8 + 80);
+  EXPECT_EQ(tied.parameters, 8);
+  EXPECT_EQ(own.total_flops(), tied.total_flops());
+  EXPECT_EQ(tied.forward_flops, 160.0);
+  EXPECT_EQ(cost_of(embedding_config(tiny("true"))).parameters, 80);
+}
+
+TEST(Cost, GivesTheSplitOfLayersForwardAndBackward) {
+  const LayerCosts costs = layer_costs(tiny("false"), 6);
+  ASSERT_EQ(costs.layers.size(), 3U);
+  EXPECT_EQ(costs.layers[1], cost_of(layer_config(tiny("false"), 1), 6).total_flops());
+  EXPECT_EQ(costs.head, 480.0);
+  EXPECT_EQ(costs.embedding, 0.0);
+}
+
+}  // namespace
+}  // namespace ppctl
