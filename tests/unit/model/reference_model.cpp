@@ -126,15 +126,15 @@ class ReferenceModel {
 
   at::Tensor activated(const at::Tensor& x) {
     switch (spec_.activation) {
-      case kernels::Activation::kSilu:
+      case Activation::kSilu:
         return at::silu(x);
-      case kernels::Activation::kGeluTanh:
+      case Activation::kGeluTanh:
         return at::gelu(x, "tanh");
-      case kernels::Activation::kGeluErf:
+      case Activation::kGeluErf:
         return at::gelu(x);
-      case kernels::Activation::kQuickGelu:
+      case Activation::kQuickGelu:
         return x * at::sigmoid(1.702 * x);
-      case kernels::Activation::kRelu:
+      case Activation::kRelu:
         return at::relu(x);
     }
     return {};
