@@ -1,0 +1,167 @@
+// Local variables and temporaries live as long as those of lib/model/layers: that is what makes peaks exact.
+
+#include "arch/sketch_layers.hpp"
+
+namespace ppctl {
+namespace {
+
+SketchTensor linear_forward(const LinearOptions& linear, const Sketch& sketch) {
+  return sketch.activation(linear.out_features());
+}
+
+SketchTensor linear_input_grad(const LinearOptions& linear, const Sketch& sketch) {
+  return sketch.activation(linear.in_features);
+}
+
+/// dW += dy^T x, for which `dy` and `x` are held. Where gradients have more digits than what is computed with, the
+/// product has a tensor of its own, and the addition one of the gradient's dtype.
+void linear_weight_grad(const LinearOptions& linear, const SketchTensor& dy, const SketchTensor& x, Sketch& sketch) {
+  const SketchShape& shape = sketch.shape;
+  const bool direct = shape.accumulator_bytes() == shape.element_bytes;
+  const std::int64_t elements = linear.in_features * linear.out_features();
+  sketch.add_work({{dy, x}, direct ? 0 : elements * (shape.element_bytes + shape.accumulator_bytes())});
+}
+
+/// What a backward adds the gradient of a small weight to that it knows at once: the accumulator, or a buffer that
+/// waits with the rest of the microbatch's weight gradients.
+void wanted_grad(std::int64_t size, Sketch& sketch) {
+  if (sketch.defer) sketch.add_work({{SketchTensor(sketch.account, size * sketch.shape.accumulator_bytes())}});
+}
+
+struct NormedSketch {
+  SketchTensor y;
+  SketchTensor sum;
+};
+
+NormedSketch norm_forward(const NormOptions& norm, const SketchTensor& x, bool has_residual, Sketch& sketch) {
+  NormedSketch out{sketch.activation(norm.size), has_residual ? sketch.activation(norm.size) : x};
+  const SketchTensor statistics = sketch.statistics(norm.statistics_per_row());
+  sketch.save(out.sum);
+  sketch.save(statistics);
+  return out;
+}
+
+SketchTensor norm_backward(const NormOptions& norm, Sketch& sketch) {
+  const SketchTensor statistics = sketch.pop();
+  const SketchTensor x = sketch.pop();
+  wanted_grad(norm.size, sketch);
+  if (norm.kind == NormKind::kLayer) wanted_grad(norm.size, sketch);
+  return sketch.activation(norm.size);
+}
+
+SketchTensor attention_forward(const AttentionConfig& config, const SketchTensor& x, Sketch& sketch) {
+  sketch.save(x);
+  SketchTensor qkv = linear_forward(config.qkv, sketch);
+  if (config.has_head_norm()) {
+    sketch.save(qkv);
+    const SketchTensor normed = sketch.activation(config.heads.width());
+    const SketchTensor statistics = sketch.statistics(config.heads.heads + config.heads.kv_heads);
+    qkv = normed;
+    sketch.save(statistics);
+  }
+  const SketchTensor out = sketch.activation(config.heads.heads * config.heads.head_dim);
+  const SketchTensor log_sum_exp = sketch.statistics(config.heads.heads);
+  sketch.save(qkv);
+  sketch.save(out);
+  sketch.save(log_sum_exp);
+  return linear_forward(config.output, sketch);
+}
+
+SketchTensor attention_backward(const AttentionConfig& config, const SketchTensor& dy, Sketch& sketch) {
+  const SketchTensor log_sum_exp = sketch.pop();
+  const SketchTensor out = sketch.pop();
+  const SketchTensor qkv = sketch.pop();
+  linear_weight_grad(config.output, dy, out, sketch);
+  SketchTensor dqkv;
+  {
+    const SketchTensor dout = linear_input_grad(config.output, sketch);
+    dqkv = sketch.activation(config.heads.width());
+  }
+  if (config.has_head_norm()) {
+    const SketchTensor statistics = sketch.pop();
+    const SketchTensor raw = sketch.pop();
+    wanted_grad(config.heads.head_dim, sketch);
+    wanted_grad(config.heads.head_dim, sketch);
+  }
+  linear_weight_grad(config.qkv, dqkv, sketch.pop(), sketch);
+  return linear_input_grad(config.qkv, sketch);
+}
+
+SketchTensor mlp_forward(const MlpConfig& config, const SketchTensor& x, Sketch& sketch) {
+  const SketchTensor inner = linear_forward(config.in, sketch);
+  sketch.save(x);
+  sketch.save(inner);
+  const SketchTensor activated = sketch.activation(config.down.in_features);
+  return linear_forward(config.down, sketch);
+}
+
+SketchTensor mlp_backward(const MlpConfig& config, const SketchTensor& dy, Sketch& sketch) {
+  const SketchTensor inner = sketch.pop();
+  const SketchTensor dactivated = linear_input_grad(config.down, sketch);
+  const SketchTensor activated = sketch.copy_of(dactivated);
+  const SketchTensor dinner = sketch.activation(config.in.out_features());
+  linear_weight_grad(config.down, dy, activated, sketch);
+  linear_weight_grad(config.in, dinner, sketch.pop(), sketch);
+  return linear_input_grad(config.in, sketch);
+}
+
+/// int64, [samples, sequence]; of one sample it is the row of numbers itself.
+SketchTensor positions(const Sketch& sketch) {
+  const SketchTensor row(sketch.account, sketch.shape.sequence * 8);
+  return sketch.shape.samples == 1 ? row : SketchTensor(sketch.account, sketch.shape.tokens() * 8);
+}
+
+}  // namespace
+
+SketchTensor sketch_forward(const TokenEmbeddingConfig& config, const SketchTensor& ids, Sketch& sketch) {
+  SketchTensor x = sketch.activation(config.hidden_size);
+  if (!config.positions.empty()) {
+    const SketchTensor places = positions(sketch);
+    const SketchTensor rows = sketch.activation(config.hidden_size);
+  }
+  sketch.save(ids);
+  return x;
+}
+
+void sketch_backward(const TokenEmbeddingConfig& config, const SketchTensor& dy, Sketch& sketch) {
+  const SketchTensor ids = sketch.pop();
+  const SketchTensor dx = config.dropout > 0.0 ? sketch.copy_of(dy) : dy;
+  const SketchTensor places = config.positions.empty() ? SketchTensor() : positions(sketch);
+  sketch.add_work({{ids, places, dx}});
+}
+
+SketchTensor sketch_forward(const DecoderLayerConfig& config, const SketchTensor& x, Sketch& sketch) {
+  SketchTensor attended;
+  {
+    const NormedSketch normed = norm_forward(config.attention_norm, x, /*has_residual=*/false, sketch);
+    attended = attention_forward(config.attention, normed.y, sketch);
+  }
+  const NormedSketch normed = norm_forward(config.feed_forward_norm, x, /*has_residual=*/true, sketch);
+  return mlp_forward(config.feed_forward, normed.y, sketch);
+}
+
+SketchTensor sketch_backward(const DecoderLayerConfig& config, const SketchTensor& dy, Sketch& sketch) {
+  const auto dropped = [&](const SketchTensor& gradient) {
+    return config.residual_dropout > 0.0 ? sketch.copy_of(gradient) : gradient;
+  };
+  const SketchTensor dnormed = mlp_backward(config.feed_forward, dropped(dy), sketch);
+  const SketchTensor dsum = norm_backward(config.feed_forward_norm, sketch);
+  const SketchTensor dattention_input = attention_backward(config.attention, dropped(dsum), sketch);
+  return norm_backward(config.attention_norm, sketch);
+}
+
+void sketch_forward(const LanguageHeadConfig& config, const SketchTensor& x, Sketch& sketch) {
+  const SketchTensor normed = norm_forward(config.norm, x, /*has_residual=*/false, sketch).y;
+  const SketchTensor logits = linear_forward(config.projection, sketch);
+  sketch.save(normed);
+  sketch.save(logits);
+}
+
+SketchTensor sketch_backward(const LanguageHeadConfig& config, Sketch& sketch) {
+  const SketchTensor gradient = sketch.pop();
+  linear_weight_grad(config.projection, gradient, sketch.pop(), sketch);
+  const SketchTensor dnormed = linear_input_grad(config.projection, sketch);
+  return norm_backward(config.norm, sketch);
+}
+
+}  // namespace ppctl
