@@ -19,5 +19,6 @@ as_root() {
 # Open MPI refuses root and more ranks than cores unless told otherwise; ranks sleep while they wait, so binding them only hurts.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none  # the same since Open MPI 5
 # A container without the ptrace permission cannot use the kernel's cross-memory attach; the notice about it is noise.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none

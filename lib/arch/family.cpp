@@ -27,7 +27,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return result;
 }
 
-const Family& checked_family(const std::string& name, const std::string& origin, const std::string& key) {
+const Family& checked_family(std::string_view name, std::string_view origin, std::string_view key) {
   const Family* family = find_family(name);
   if (family == nullptr) {
     throw_error("{}: {} '{}' is not supported; supported are {}", origin, key, name, quoted_list(family_names()));
