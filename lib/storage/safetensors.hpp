@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "storage/atomic_file.hpp"
+#include "storage/content_hash.hpp"
 #include "storage/mapped_file.hpp"
 
 namespace ppctl {
@@ -74,9 +75,16 @@ class SafetensorsWriter {
   /// Checks that all data came, syncs, renames. The file is complete once this returns.
   void finish();
 
+  std::uint64_t data_start() const { return data_start_; }                   ///< bytes before the first tensor's data
+  std::uint64_t num_bytes() const { return data_start_ + expected_bytes_; }  ///< of the whole file
+  /// content_hash() of what was written so far: after finish(), of the file.
+  std::string hash() const { return hash_.text(); }
+
  private:
   std::string path_;
   OutputFile file_;
+  ContentHash hash_;
+  std::uint64_t data_start_ = 0;
   std::uint64_t expected_bytes_ = 0;
   std::uint64_t written_bytes_ = 0;
   bool finished_ = false;

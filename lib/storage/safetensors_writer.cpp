@@ -45,7 +45,10 @@ std::string make_header(std::span<const SafetensorsWriter::Tensor> tensors,
 SafetensorsWriter::SafetensorsWriter(std::string path, std::span<const Tensor> tensors,
                                      const std::map<std::string, std::string>& metadata)
     : path_(std::move(path)), file_(partial_path(path_)) {
-  file_.write(make_header(tensors, metadata, expected_bytes_));
+  const std::string header = make_header(tensors, metadata, expected_bytes_);
+  data_start_ = header.size();
+  hash_.add(std::as_bytes(std::span(header.data(), header.size())));
+  file_.write(header);
 }
 
 SafetensorsWriter::~SafetensorsWriter() {
@@ -54,6 +57,7 @@ SafetensorsWriter::~SafetensorsWriter() {
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {
   PPCTL_CHECK(written_bytes_ + bytes.size() <= expected_bytes_, "{}: more data than the header has room for", path_);
+  hash_.add(bytes);
   file_.write(bytes);
   written_bytes_ += bytes.size();
 }

@@ -48,7 +48,7 @@ std::string package_of(const std::string& header) {
   static const std::vector<std::pair<std::string, std::string>> prefixes = {
       {"fmt/", "fmt"},   {"spdlog/", "spdlog"}, {"yaml-cpp/", "yaml-cpp"}, {"nlohmann/", "nlohmann"},
       {"CLI/", "cli11"}, {"mpi.h", "mpi"},      {"nccl.h", "nccl"},        {"ATen/", "torch"},
-      {"c10/", "torch"}, {"torch/", "torch"},   {"cuda", "cuda"},
+      {"c10/", "torch"}, {"torch/", "torch"},   {"cuda", "cuda"},          {"xxhash.h", "xxhash"},
   };
   for (const auto& [prefix, package] : prefixes) {
     if (header.rfind(prefix, 0) == 0) return package;
