@@ -89,6 +89,7 @@ int run_command_line(int argc, char** argv) {
   add_train_command(app, chosen);
   add_plan_command(app, chosen);
   add_bench_command(app, chosen);
+  add_export_command(app, chosen);
 
   const Launch launch = detect_launch();
   const bool silent = launch.rank != 0;

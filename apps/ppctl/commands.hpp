@@ -22,6 +22,7 @@ struct ChosenCommand {
 void add_train_command(CLI::App& app, ChosenCommand& chosen);
 void add_plan_command(CLI::App& app, ChosenCommand& chosen);
 void add_bench_command(CLI::App& app, ChosenCommand& chosen);
+void add_export_command(CLI::App& app, ChosenCommand& chosen);
 
 /// `text` as a YAML scalar, for a `--set` made from another option.
 std::string yaml_quoted(const std::string& text);

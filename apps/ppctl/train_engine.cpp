@@ -18,6 +18,7 @@
 #include "train/trainer.hpp"
 #include "train_engine_connect.hpp"
 #include "train_engine_console.hpp"
+#include "train_engine_export.hpp"
 
 namespace ppctl {
 namespace {
@@ -113,6 +114,7 @@ int ppctl_engine_main(const ppctl::EngineRequest* request) {
   return report_errors(kExitFailed, /*silent=*/false, [&] {
     if (request->command == "train") return train(*request);
     if (request->command == "bench bubbles") return bench_bubbles(*request);
+    if (request->command == "export") return export_weights(*request);
     throw_error("the engine has no command {}", request->command);
   });
 }

@@ -5,12 +5,13 @@
 #include "arch/cost.hpp"
 #include "arch/family.hpp"
 #include "base/error.hpp"
+#include "storage/step_folders.hpp"
 #include "topology/layer_split.hpp"
 
 namespace ppctl {
 
 ModelSpec model_of_job(const JobConfig& job) {
-  if (!job.model.from.empty()) return read_hf_config(job.model.from, job.model.hf);
+  if (!job.model.from.empty()) return read_hf_config(newest_checkpoint_or(job.model.from), job.model.hf);
   return parse_model_keys(job.model.family, job.model.hf, job.file.empty() ? "model" : job.file + ": model");
 }
 

@@ -122,6 +122,9 @@ struct CheckpointConfig {
   int keep = 2;
   std::string export_when = "never";  ///< `export: never | final`: a Hugging Face folder, <folder>/hf
   bool resume = true;                 ///< from the newest complete checkpoint in the folder
+  /// Write while training goes on: a step waits for a copy in memory at most, which costs as much memory again as the
+  /// state of the rank until it is written.
+  bool asynchronous = true;
 };
 
 struct EvalConfig {
@@ -144,6 +147,7 @@ struct SampleConfig {
 
 struct JobConfig {
   std::string file;  ///< where it was read from
+  std::string text;  ///< every value with its origin, as --show-config prints it; empty for a job made in code
   std::string name = "job";
   std::uint64_t seed = 1;
   std::int64_t steps = 0;        ///< stop after this many; 0: by tokens

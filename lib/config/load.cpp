@@ -90,6 +90,7 @@ LoadedConfig parse_config(const std::string& text, const std::string& file, cons
   check_job(loaded.job, schedules, context);
   diagnostics.throw_if_any();
   loaded.values = std::move(context.values);
+  loaded.job.text = show_config(loaded);
   return loaded;
 }
 

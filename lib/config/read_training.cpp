@@ -57,6 +57,7 @@ void read_checkpoint(MapReader& job, CheckpointConfig& checkpoint) {
   map.integer("keep", checkpoint.keep, 1);
   map.choice("export", checkpoint.export_when, kExport);
   map.boolean("resume", checkpoint.resume);
+  map.boolean("asynchronous", checkpoint.asynchronous);
   map.finish();
 }
 

@@ -29,8 +29,16 @@ BatchLoader::BatchLoader(std::shared_ptr<const SampleSource> source, SampleOrder
                          BatchNeeds needs)
     : source_(std::move(source)), order_(order), shape_(shape), replica_(replica), needs_(needs) {}
 
+void BatchLoader::begin_at(std::int64_t step, std::int64_t sample) {
+  first_sample_ = sample - step * shape_.samples_per_step();
+}
+
+std::int64_t BatchLoader::first_sample_of(std::int64_t step) const {
+  return first_sample_ + step * shape_.samples_per_step();
+}
+
 std::int64_t BatchLoader::num_labels(std::int64_t step) const {
-  const std::int64_t first = step * shape_.samples_per_step();
+  const std::int64_t first = first_sample_of(step);
   std::int64_t total = 0;
   for (std::int64_t n = first; n < first + shape_.samples_per_step(); ++n)
     total += source_->num_labels(order_.index_of(n));
@@ -38,7 +46,7 @@ std::int64_t BatchLoader::num_labels(std::int64_t step) const {
 }
 
 std::vector<Microbatch> BatchLoader::load(std::int64_t step, int batch, bool training, double loss_scale) const {
-  const std::int64_t first = step * shape_.samples_per_step() + batch * shape_.samples_per_batch();
+  const std::int64_t first = first_sample_of(step) + batch * shape_.samples_per_batch();
   std::vector<Microbatch> microbatches(static_cast<std::size_t>(shape_.num_microbatches));
   for (int index = 0; index < shape_.num_microbatches; ++index) {
     Microbatch& microbatch = microbatches[static_cast<std::size_t>(index)];

@@ -56,12 +56,16 @@ class BatchLoader {
   const BatchShape& shape() const { return shape_; }
   const SampleOrder& order() const { return order_; }
   std::int64_t sequence_length() const { return source_->sequence_length(); }
+  /// Makes `step` begin with sample number `sample` of the run; without a call, step 0 begins with sample 0. For a run
+  /// whose first steps had another number of samples.
+  void begin_at(std::int64_t step, std::int64_t sample);
   /// Labels that count in a whole step, over replicas and batches: the same on every rank, without communication.
   std::int64_t num_labels(std::int64_t step) const;
   /// The microbatches of batch `batch` (0 .. accumulate - 1) of `step`. `loss_scale`: 1 / num_labels(step).
   std::vector<Microbatch> load(std::int64_t step, int batch, bool training, double loss_scale) const;
 
  private:
+  std::int64_t first_sample_of(std::int64_t step) const;
   void fill(Microbatch& microbatch) const;
 
   std::shared_ptr<const SampleSource> source_;
@@ -69,6 +73,7 @@ class BatchLoader {
   BatchShape shape_;
   int replica_;
   BatchNeeds needs_;
+  std::int64_t first_sample_ = 0;  ///< where step 0 would have begun
 };
 
 }  // namespace ppctl

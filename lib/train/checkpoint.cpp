@@ -2,246 +2,239 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <system_error>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/error.hpp"
+#include "model/hf_folder.hpp"
 #include "storage/atomic_file.hpp"
-#include "storage/safetensors.hpp"
+#include "storage/content_hash.hpp"
+#include "storage/mapped_file.hpp"
+#include "storage/step_folders.hpp"
 #include "train/agreement.hpp"
-#include "train/state_tensors.hpp"
+#include "train/checkpoint_compatibility.hpp"
+#include "train/checkpoint_reader.hpp"
 
 namespace ppctl {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-constexpr const char* kManifest = "manifest.json";
-constexpr const char* kFormat = "ppctl-checkpoint";
-constexpr int kVersion = 1;
-constexpr const char* kStepPrefix = "step-";
+constexpr const char* kConfigFile = "config.json";
 
-const char* dtype_name(at::ScalarType type) { return type == at::kBFloat16 ? "BF16" : "F32"; }
+double milliseconds(Nanoseconds span) { return static_cast<double>(span) / 1e6; }
 
-/// What a rank writes: of a tied weight the first use.
-std::vector<StateTensor> written_by(AdamW& optimizer) {
-  std::vector<StateTensor> tensors;
-  std::set<std::string> names;
-  for (StateTensor& tensor : state_tensors(optimizer)) {
-    if (names.insert(tensor.name).second) tensors.push_back(std::move(tensor));
+/// Adds the time of a scope to two sums.
+class Stall {
+ public:
+  Stall(Nanoseconds& all, Nanoseconds& one) : all_(all), one_(one), start_(monotonic_now()) {}
+  Stall(const Stall&) = delete;
+  Stall& operator=(const Stall&) = delete;
+  ~Stall() {
+    const Nanoseconds span = monotonic_now() - start_;
+    all_ += span;
+    one_ += span;
   }
-  return tensors;
+
+ private:
+  Nanoseconds& all_;
+  Nanoseconds& one_;
+  Nanoseconds start_;
+};
+
+/// A full disk is full for all ranks: the first one's words are enough.
+std::string in_one_line(const std::string& faults) {
+  const std::size_t end = faults.find('\n');
+  if (end == std::string::npos) return faults;
+  return fmt::format("{} (and {} more)", faults.substr(0, end), std::ranges::count(faults, '\n'));
 }
 
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+/// What tells rows apart: the same line on every rank that holds them.
+std::string key_of(const StateTensor& tensor) {
+  return fmt::format("{} {} {}\n", tensor.name, tensor.row_begin, tensor.row_end);
 }
 
-Json layout_json(const CheckpointLayout& layout) {
-  return {{"pp", layout.pp}, {"dp_shard", layout.dp_shard}, {"stages", layout.stages}, {"layers", layout.layers}};
+std::uint64_t total_bytes(const std::vector<SavedFile>& files) {
+  std::uint64_t bytes = 0;
+  for (const SavedFile& file : files) bytes += file.num_bytes;
+  return bytes;
 }
 
-/// What a manifest says of one file: its size and tensors, with offsets from the start of the file.
-Json describe_file(const std::string& folder, const std::string& name) {
-  const SafetensorsFile file((fs::path(folder) / name).string());
-  const std::uintmax_t size = fs::file_size(file.path());
-  std::uint64_t data_bytes = 0;
-  for (const auto& [tensor, entry] : file.entries()) data_bytes = std::max(data_bytes, entry.offset + entry.num_bytes);
-  const std::uint64_t data_start = size - data_bytes;
-  Json tensors = Json::object();
-  for (const auto& [tensor, entry] : file.entries()) {
-    tensors[tensor] = {{"dtype", entry.dtype},
-                       {"shape", entry.shape},
-                       {"offset", data_start + entry.offset},
-                       {"bytes", entry.num_bytes}};
-  }
-  return {{"file", name}, {"bytes", size}, {"tensors", std::move(tensors)}};
+/// config.json beside the weights makes the folder one that `model.from` can name.
+SavedFile write_config(const std::string& folder, const ModelSpec& model, at::ScalarType dtype) {
+  write_hf_index(folder, model, dtype, {});
+  const MappedFile file((fs::path(folder) / kConfigFile).string());
+  return {kConfigFile, file.bytes().size(), content_hash(file.bytes()), {}};
 }
 
-Json read_manifest(const std::string& folder) {
-  const std::string path = (fs::path(folder) / kManifest).string();
-  std::ifstream stream(path);
-  if (!stream) throw_error("{}: cannot be read", path);
-  Json manifest = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (!manifest.is_object() || manifest.value("format", "") != kFormat)
-    throw_error("{}: is no manifest of ppctl", path);
-  if (manifest.value("version", 0) != kVersion) {
-    throw_error("{}: is of version {}; this ppctl reads version {}", path, manifest.value("version", 0), kVersion);
-  }
-  return manifest;
-}
-
-TrainState state_of(const Json& manifest, const std::string& folder) {
-  try {
-    return {manifest.at("step").get<std::int64_t>(), manifest.at("samples").get<std::int64_t>(),
-            manifest.at("tokens").get<std::int64_t>()};
-  } catch (const Json::exception& error) {
-    throw_error("{}/{}: {}", folder, kManifest, error.what());
-  }
-}
-
-CheckpointLayout layout_of(const Json& manifest, const std::string& folder) {
-  try {
-    const Json& layout = manifest.at("layout");
-    return {layout.at("pp").get<int>(), layout.at("dp_shard").get<int>(),
-            layout.at("stages").get<std::vector<std::vector<int>>>(), layout.at("layers").get<std::vector<int>>()};
-  } catch (const Json::exception& error) {
-    throw_error("{}/{}: {}", folder, kManifest, error.what());
-  }
-}
-
-/// The file of each tensor that a manifest lists.
-std::map<std::string, std::string> files_of(const Json& manifest, const std::string& folder) {
-  std::map<std::string, std::string> file_of;
-  try {
-    for (const Json& file : manifest.at("files")) {
-      for (const auto& tensor : file.at("tensors").items()) file_of.emplace(tensor.key(), file.at("file"));
+/// Whether rank 0 sees what the others wrote.
+void check_visible(const std::string& folder, const std::vector<SavedFile>& files) {
+  for (const SavedFile& file : files) {
+    std::error_code error;
+    const std::string path = (fs::path(folder) / file.name).string();
+    if (fs::file_size(path, error) != file.num_bytes || error) {
+      throw_error("{}: rank 0 does not see it whole; checkpoint.folder must be in a file system that all ranks share",
+                  path);
     }
-  } catch (const Json::exception& error) {
-    throw_error("{}/{}: {}", folder, kManifest, error.what());
   }
-  return file_of;
-}
-
-void read_tensor(const SafetensorsFile& file, const StateTensor& into) {
-  const SafetensorsEntry* entry = file.find(into.name);
-  if (entry == nullptr) throw_error("{}: has no tensor {}", file.path(), into.name);
-  if (entry->shape != into.local.sizes().vec() || entry->dtype != dtype_name(into.local.scalar_type())) {
-    throw_error("{}: tensor {} is {} {}, the model's is {} {}", file.path(), into.name, entry->dtype,
-                Json(entry->shape).dump(), dtype_name(into.local.scalar_type()), Json(into.local.sizes().vec()).dump());
-  }
-  std::ranges::copy(file.bytes(*entry), bytes_of(into.local).begin());
 }
 
 }  // namespace
 
-std::string CheckpointLayout::to_text() const {
-  return fmt::format("pp {}, stages by rank {}, layers by stage {}", pp, Json(stages).dump(), Json(layers).dump());
+CheckpointStore::CheckpointStore(const JobConfig& job, const ModelSpec& model, at::ScalarType dtype, AdamW& optimizer,
+                                 Group& world, Deadline deadline)
+    : job_(job), model_(model), dtype_(dtype), optimizer_(optimizer), world_(world) {
+  choose_written(deadline);
 }
 
-std::vector<std::string> complete_checkpoints(const std::string& folder) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const bool whole = name.starts_with(kStepPrefix) && entry->path().extension().empty();
-    if (whole && fs::exists(entry->path() / kManifest)) found.push_back(entry->path().string());
+CheckpointStore::~CheckpointStore() = default;
+
+void CheckpointStore::choose_written(Deadline deadline) {
+  const std::vector<StateTensor> tensors = state_tensors(optimizer_);
+  std::string mine;
+  for (const StateTensor& tensor : tensors) mine += key_of(tensor);
+  const std::vector<std::string> all = world_.all_gather_strings(mine, deadline);
+  std::unordered_set<std::string_view> taken;
+  for (int rank = 0; rank < world_.rank(); ++rank) {
+    const std::string_view keys = all[static_cast<std::size_t>(rank)];
+    for (std::size_t begin = 0; begin < keys.size();) {
+      const std::size_t end = keys.find('\n', begin) + 1;
+      taken.insert(keys.substr(begin, end - begin));
+      begin = end;
+    }
   }
-  std::ranges::sort(found);
-  return found;
+  std::unordered_set<std::string> own;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::string key = key_of(tensors[i]);
+    const bool first = !taken.contains(key) && own.insert(key).second;
+    if (first && tensors[i].num_rows() > 0) written_.push_back(i);
+  }
 }
 
-CheckpointStore::CheckpointStore(const JobConfig& job, CheckpointLayout layout, Group& world, int pipeline_rank,
-                                 bool writes)
-    : job_(job), layout_(std::move(layout)), world_(world), pipeline_rank_(pipeline_rank), writes_(writes) {}
+std::vector<StateTensor> CheckpointStore::written_tensors() const {
+  const std::vector<StateTensor> all = state_tensors(optimizer_);
+  std::vector<StateTensor> tensors;
+  for (const std::size_t index : written_) tensors.push_back(all.at(index));
+  return tensors;
+}
 
-std::string CheckpointStore::rank_file() const { return fmt::format("rank-{:05}.safetensors", pipeline_rank_); }
-
-std::string CheckpointStore::save(AdamW& optimizer, const TrainState& state, Deadline deadline) {
-  const std::string final_folder = fmt::format("{}/{}{:08}", job_.checkpoint.folder, kStepPrefix, state.step);
-  const std::string partial = final_folder + ".partial";
-  agree(world_, deadline, [&] {
-    if (world_.rank() == 0) fs::remove_all(partial);
-    return std::string();
-  });
-  const std::vector<std::string> files = agree(world_, deadline, [&] {
-    fs::create_directories(partial);
-    return writes_ ? write_rank_file(partial, optimizer) : std::string();
-  });
-  agree(world_, deadline, [&] {
+void CheckpointStore::save(const TrainState& state, Deadline deadline) {
+  finish(deadline);
+  started_ = monotonic_now();
+  save_stall_ = 0;
+  const Stall stall(stall_, save_stall_);
+  state_ = state;
+  folder_ = step_folder(job_.checkpoint.folder, state.step);
+  agree_or_give_up(deadline, [&] {
     if (world_.rank() != 0) return std::string();
-    write_manifest(partial, state, files);
-    sync_folder(partial);
-    fs::remove_all(final_folder);
-    fs::rename(partial, final_folder);
-    sync_folder(job_.checkpoint.folder);
-    remove_old();
+    remove_partial_checkpoints(job_.checkpoint.folder);
+    fs::create_directories(partial_folder(folder_));
     return std::string();
   });
-  return final_folder;
-}
-
-std::string CheckpointStore::write_rank_file(const std::string& folder, AdamW& optimizer) const {
-  const std::vector<StateTensor> tensors = written_by(optimizer);
-  std::vector<SafetensorsWriter::Tensor> header;
-  for (const StateTensor& named : tensors) {
-    header.push_back({named.name, dtype_name(named.local.scalar_type()), named.local.sizes().vec()});
-  }
-  SafetensorsWriter writer(folder + "/" + rank_file(), header);
-  for (const StateTensor& named : tensors) writer.write(bytes_of(named.local));
-  writer.finish();
-  return describe_file(folder, rank_file()).dump();
-}
-
-void CheckpointStore::write_manifest(const std::string& folder, const TrainState& state,
-                                     const std::vector<std::string>& files) const {
-  Json manifest{{"format", kFormat},
-                {"version", kVersion},
-                {"job", job_.name},
-                {"step", state.step},
-                {"samples", state.samples},
-                {"tokens", state.tokens},
-                {"seed", job_.seed},
-                {"layout", layout_json(layout_)},
-                {"schedule", job_.pipeline.schedule},
-                {"dp_replicate", job_.parallel.dp_replicate},
-                {"files", Json::array()}};
-  for (const std::string& file : files) {
-    if (!file.empty()) manifest["files"].push_back(Json::parse(file));
-  }
-  write_file_atomically(folder + "/" + kManifest, manifest.dump(1) + "\n");
-}
-
-void CheckpointStore::remove_old() const {
-  const std::vector<std::string> all = complete_checkpoints(job_.checkpoint.folder);
-  const auto keep = static_cast<std::size_t>(std::max(1, job_.checkpoint.keep));
-  for (std::size_t i = 0; i + keep < all.size(); ++i) {
-    // Renamed first: what is half removed must not look complete.
-    const std::string doomed = all[i] + ".partial";
-    fs::rename(all[i], doomed);
-    fs::remove_all(doomed);
+  phase_ = Phase::kWriting;
+  if (!job_.checkpoint.asynchronous) return finish(deadline);
+  if (!written_.empty()) {
+    const std::string path = fmt::format("{}/rank-{:05}.safetensors", partial_folder(folder_), world_.rank());
+    writer_ = std::make_unique<CheckpointWriter>(path, written_tensors());
   }
 }
 
-std::optional<TrainState> CheckpointStore::resume(AdamW& optimizer, Deadline deadline) {
+void CheckpointStore::before_update(Deadline deadline) {
+  if (!writer_) return;
+  const Stall stall(stall_, save_stall_);
+  writer_->wait_copied(deadline);
+}
+
+bool CheckpointStore::ready() const {
+  if (published_.valid()) return published_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return !writer_ || writer_->done();
+}
+
+void CheckpointStore::advance(Deadline deadline) {
+  if (phase_ == Phase::kIdle) return;
+  const Stall stall(stall_, save_stall_);
+  if (phase_ == Phase::kWriting) return collect(deadline);
+  const std::string saved =
+      agree_or_give_up(deadline, [&] { return published_.valid() ? published_.get() : std::string(); }).front();
+  phase_ = Phase::kIdle;
+  if (say_) say_(fmt::format("saved {} ({})", folder_, saved));
+}
+
+void CheckpointStore::finish(Deadline deadline) {
+  while (phase_ != Phase::kIdle) advance(deadline);
+}
+
+void CheckpointStore::collect(Deadline deadline) {
+  const std::vector<std::string> answers = agree_or_give_up(deadline, [&] {
+    if (written_.empty()) return std::string();
+    if (writer_) return to_json(writer_->finish(deadline));
+    const std::string path = fmt::format("{}/rank-{:05}.safetensors", partial_folder(folder_), world_.rank());
+    return to_json(write_state_file(path, written_tensors()));
+  });
+  writer_.reset();
+  phase_ = Phase::kPublishing;
+  if (world_.rank() != 0) return;
+  std::vector<SavedFile> files;
+  for (const std::string& answer : answers) {
+    if (!answer.empty()) files.push_back(saved_file_of_json(answer));
+  }
+  const auto policy = job_.checkpoint.asynchronous ? std::launch::async : std::launch::deferred;
+  published_ = std::async(policy, [this, files = std::move(files)] { return publish(files); });
+}
+
+std::string CheckpointStore::publish(std::vector<SavedFile> files) const {
+  const std::string partial = partial_folder(folder_);
+  check_visible(partial, files);
+  files.push_back(write_config(partial, model_, dtype_));
+  CheckpointManifest manifest = manifest_of_job(job_, state_);
+  manifest.files = std::move(files);
+  write_file_atomically((fs::path(partial) / kManifestFile).string(), to_json(manifest));
+  publish_checkpoint(folder_);
+  keep_newest_checkpoints(job_.checkpoint.folder, state_.step, job_.checkpoint.keep);
+  return fmt::format("{:.1f} MB in {:.0f} ms", static_cast<double>(total_bytes(manifest.files)) / 1e6,
+                     milliseconds(monotonic_now() - started_));
+}
+
+std::vector<std::string> CheckpointStore::agree_or_give_up(Deadline deadline,
+                                                           const std::function<std::string()>& work) {
+  try {
+    return agree(world_, deadline, work);
+  } catch (const AgreedError& error) {
+    phase_ = Phase::kIdle;
+    writer_.reset();
+    // Room on the disk for whoever goes on from here; that it fails too changes nothing.
+    std::error_code ignored;
+    if (world_.rank() == 0 && !folder_.empty()) fs::remove_all(partial_folder(folder_), ignored);
+    throw AgreedError(
+        fmt::format("{} was not saved: {}; older checkpoints are as they were", folder_, in_one_line(error.what())));
+  }
+}
+
+double CheckpointStore::take_stall_ms() { return milliseconds(std::exchange(stall_, 0)); }
+
+std::optional<CheckpointStore::Resumed> CheckpointStore::resume(Deadline deadline) {
   // Rank 0 chooses, so that all load the same one.
   const std::string folder = agree(world_, deadline, [&] {
                                if (world_.rank() != 0) return std::string();
-                               const std::vector<std::string> all = complete_checkpoints(job_.checkpoint.folder);
+                               const auto all = complete_checkpoints(job_.checkpoint.folder);
                                return all.empty() ? std::string() : all.back();
                              }).front();
   if (folder.empty()) return std::nullopt;
-  TrainState state;
+  Resumed resumed;
   agree(world_, deadline, [&] {
-    const Json manifest = read_manifest(folder);
-    state = state_of(manifest, folder);
-    const CheckpointLayout saved = layout_of(manifest, folder);
-    if (saved != layout_) {
-      throw_error(
-          "{}: was saved at another layout ({}) than this job's ({}); this version resumes at the same one only. "
-          "Give the job that layout, another checkpoint.folder, or checkpoint.resume: false",
-          folder, saved.to_text(), layout_.to_text());
-    }
-    load(folder, files_of(manifest, folder), optimizer);
+    resumed = load(folder);
     return std::string();
   });
-  optimizer.set_num_steps(state.step);
-  return state;
+  optimizer_.set_num_steps(resumed.state.step);
+  return resumed;
 }
 
-void CheckpointStore::load(const std::string& folder, const std::map<std::string, std::string>& file_of,
-                           AdamW& optimizer) const {
-  std::map<std::string, SafetensorsFile> files;
-  for (const StateTensor& named : state_tensors(optimizer)) {
-    const auto found = file_of.find(named.name);
-    if (found == file_of.end()) throw_error("{}/{}: lists no tensor {}", folder, kManifest, named.name);
-    const SafetensorsFile& file = files.try_emplace(found->second, folder + "/" + found->second).first->second;
-    read_tensor(file, named);
-  }
+CheckpointStore::Resumed CheckpointStore::load(const std::string& folder) {
+  CheckpointReader reader(folder);
+  check_same_model(model_, read_hf_config(folder), folder);
+  reader.check_files(world_.rank(), world_.size());
+  reader.read(state_tensors(optimizer_));
+  return {reader.manifest().state, folder, notes_on_resuming(job_, reader.manifest())};
 }
 
 }  // namespace ppctl

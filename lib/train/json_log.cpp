@@ -27,19 +27,21 @@ void JsonLog::on_microbatch(const MicrobatchRecord& record) {
 }
 
 void JsonLog::on_step(const StepRecord& record) {
-  append_line(pending_, Json{{"step", record.step},
-                             {"loss", record.loss},
-                             {"grad_norm", record.grad_norm},
-                             {"lr", record.lr},
-                             {"num_labels", record.num_labels},
-                             {"aux_loss", record.aux_loss},
-                             {"epoch", record.epoch},
-                             {"tokens", record.tokens},
-                             {"tokens_per_s", record.tokens_per_s},
-                             {"step_ms", record.step_ms},
-                             {"bubble", record.bubble},
-                             {"memory_mib", record.memory_mib},
-                             {"total_memory_mib", record.total_memory_mib}});
+  Json line{{"step", record.step},
+            {"loss", record.loss},
+            {"grad_norm", record.grad_norm},
+            {"lr", record.lr},
+            {"num_labels", record.num_labels},
+            {"aux_loss", record.aux_loss},
+            {"epoch", record.epoch},
+            {"tokens", record.tokens},
+            {"tokens_per_s", record.tokens_per_s},
+            {"step_ms", record.step_ms},
+            {"bubble", record.bubble},
+            {"memory_mib", record.memory_mib},
+            {"total_memory_mib", record.total_memory_mib}};
+  if (record.save_stall_ms > 0.0) line["save_stall_ms"] = record.save_stall_ms;
+  append_line(pending_, line);
   file_.write(pending_);
   pending_.clear();
 }

@@ -25,11 +25,12 @@ struct StepRecord {
   std::int64_t num_labels = 0;
   double grad_norm = 0.0;  ///< before clipping
   double lr = 0.0;
-  std::int64_t tokens = 0;    ///< trained on so far, this step included
-  double step_ms = 0.0;       ///< wall time on rank 0
-  double tokens_per_s = 0.0;  ///< of this step
-  double bubble = 0.0;        ///< share of the ranks' time between a step's first and last compute that is not compute
-  double memory_mib = 0.0;    ///< resident set of the largest rank
+  std::int64_t tokens = 0;     ///< trained on so far, this step included
+  double step_ms = 0.0;        ///< wall time on rank 0
+  double save_stall_ms = 0.0;  ///< wall time for which rank 0 waited for checkpoints, since the last record
+  double tokens_per_s = 0.0;   ///< of this step
+  double bubble = 0.0;         ///< share of the ranks' time between a step's first and last compute that is not compute
+  double memory_mib = 0.0;     ///< resident set of the largest rank
   double total_memory_mib = 0.0;  ///< resident sets of all ranks, shared pages counted on each
 };
 

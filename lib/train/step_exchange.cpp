@@ -31,7 +31,8 @@ void StepExchange::pack(const StepPart& part) {
   PPCTL_CHECK_EQ(part.squared_norms.size(), num_norms_);
   PPCTL_CHECK_EQ(part.microbatches.size(), num_microbatches_);
   auto out = sent_.begin();
-  for (const double value : {part.stop_requested ? 1.0 : 0.0, part.memory_mib, part.busy_ms, part.span_ms})
+  for (const double value :
+       {part.stop_requested ? 1.0 : 0.0, part.save_ready ? 1.0 : 0.0, part.memory_mib, part.busy_ms, part.span_ms})
     *out++ = value;
   out = std::ranges::copy(part.squared_norms, out).out;
   for (const MicrobatchPart& microbatch : part.microbatches) {
@@ -48,6 +49,7 @@ void StepExchange::pack(const StepPart& part) {
 void StepExchange::unpack(std::span<const double> from, StepPart& part) const {
   auto in = from.begin();
   part.stop_requested = *in++ != 0.0;
+  part.save_ready = *in++ != 0.0;
   part.memory_mib = *in++;
   part.busy_ms = *in++;
   part.span_ms = *in++;

@@ -20,6 +20,7 @@ struct MicrobatchPart {
 /// What one rank tells the others at the end of a step's backwards.
 struct StepPart {
   bool stop_requested = false;               ///< the user asked this rank to end
+  bool save_ready = true;                    ///< CheckpointStore::ready()
   double memory_mib = 0.0;                   ///< resident set
   double busy_ms = 0.0;                      ///< in compute steps
   double span_ms = 0.0;                      ///< from the schedule's first step to its last
@@ -42,7 +43,7 @@ class StepExchange {
   std::size_t stride() const { return stride_; }
 
  private:
-  static constexpr std::size_t kHeader = 4;
+  static constexpr std::size_t kHeader = 5;
   static constexpr std::size_t kPerMicrobatch = 7;
 
   void pack(const StepPart& part);

@@ -49,6 +49,7 @@ StepReport combine_parts(const std::vector<StepPart>& parts, const Mesh& mesh, c
     }
     report.memory_mib = std::max(report.memory_mib, parts[rank].memory_mib);
     report.total_memory_mib += parts[rank].memory_mib;
+    report.save_ready = report.save_ready && parts[rank].save_ready;
     report.stop_requested = report.stop_requested || parts[rank].stop_requested;
   }
   double loss_sum = 0.0;

@@ -19,6 +19,7 @@ struct StepReport {
   double memory_mib = 0.0;
   double total_memory_mib = 0.0;
   bool stop_requested = false;  ///< by any rank
+  bool save_ready = true;       ///< on all ranks
 };
 
 /// Puts the parts of all ranks together, sums in the order of the microbatches. Throws Bug where a microbatch has not

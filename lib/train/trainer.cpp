@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "model/hf_folder.hpp"
+#include "storage/step_folders.hpp"
 #include "train/agreement.hpp"
+#include "train/checkpoint_weights.hpp"
 #include "train/sampler.hpp"
 
 namespace ppctl {
@@ -46,6 +46,7 @@ TrainResult Trainer::run() {
     if (job_.eval.every > 0 && (state_.step % job_.eval.every == 0 || last) && !stop_) evaluate();
     if (store_ && (last || stop_ || (job_.checkpoint.every > 0 && state_.step % job_.checkpoint.every == 0))) save();
   }
+  if (store_) store_->finish(deadline());
   result.stopped = stop_ && state_.step < total;
   if (!result.stopped) finish(result);
   result.state = state_;
@@ -59,7 +60,9 @@ void Trainer::announce() const {
                   schedule_.num_stages(), fmt::join(layer_counts_, "+"), shape_.num_microbatches * shape_.accumulate,
                   shape_.microbatch_size, schedule_.name));
   say(dataset_.description);
-  if (state_.step > 0) say(fmt::format("resumed after step {} of {}", state_.step, total_steps()));
+  if (!resumed_) return;
+  say(fmt::format("resumed after step {} of {}", state_.step, total_steps()));
+  for (const std::string& note : resumed_->notes) say(fmt::format("{}: {}", resumed_->folder, note));
 }
 
 void Trainer::train_step() {
@@ -76,11 +79,13 @@ void Trainer::train_step() {
 
   part_.squared_norms.assign(norm_->num_slots(), 0.0);
   norm_->local(part_.squared_norms);
+  part_.save_ready = !store_ || store_->ready();
   part_.memory_mib = resident_mib();
   part_.stop_requested = options_.stop_requested && options_.stop_requested();
   const StepReport report = combine_parts(exchange_->gather(part_, deadline()), mesh_, shape_);
   const double norm = norm_->combine(exchange_->norms(), exchange_->stride());
   norm_->clip(norm, job_.optimizer.clip_norm);
+  if (store_) store_->before_update(deadline());
   optimizer_->step(lr);
 
   stop_ = report.stop_requested;
@@ -89,6 +94,7 @@ void Trainer::train_step() {
   state_.tokens += shape_.samples_per_step() * loader_->sequence_length();
   report_step(report, norm, lr, milliseconds(monotonic_now() - start));
   ++state_.step;
+  if (store_ && report.save_ready) store_->advance(deadline());
 }
 
 void Trainer::run_batches(StepPart& part, double loss_scale) {
@@ -113,6 +119,7 @@ void Trainer::report_step(const StepReport& report, double norm, double lr, doub
   record.tokens = state_.tokens;
   record.step_ms = step_ms;
   record.tokens_per_s = static_cast<double>(shape_.samples_per_step() * loader_->sequence_length()) / step_ms * 1e3;
+  record.save_stall_ms = store_ ? store_->take_stall_ms() : 0.0;
   record.bubble = report.bubble;
   record.memory_mib = report.memory_mib;
   record.total_memory_mib = report.total_memory_mib;
@@ -160,9 +167,8 @@ void Trainer::evaluate() {
 void Trainer::save() {
   if (saved_at_ == state_.step) return;
   communicator_.transport().set_status(fmt::format("step {}, saving", state_.step));
-  const std::string folder = store_->save(*optimizer_, state_, deadline());
+  store_->save(state_, deadline());
   saved_at_ = state_.step;
-  say(fmt::format("saved {}", folder));
 }
 
 void Trainer::finish(TrainResult& result) {
@@ -175,29 +181,10 @@ void Trainer::finish(TrainResult& result) {
 
 void Trainer::export_model() {
   const std::string folder = job_.checkpoint.folder + "/hf";
-  const bool writes = mesh_.index(MeshAxis::kDp, world_->rank()) == 0;
-  agree(*world_, deadline(), [&] {
-    std::filesystem::create_directories(folder);
-    return std::string();
-  });
-  const auto written = agree(*world_, deadline(), [&] {
-    if (!writes) return std::string();
-    std::vector<HfTensor> tensors;
-    for (const StagePtr& stage : model_->stages()) {
-      for (HfTensor& tensor : hf_tensors(stage->module())) tensors.push_back(std::move(tensor));
-    }
-    const HfShard shard = write_hf_shard(folder, tensors, pipeline_ranks_.rank.value, job_.parallel.pp);
-    return nlohmann::json{{"file", shard.file}, {"names", shard.names}, {"bytes", shard.num_bytes}}.dump();
-  });
   agree(*world_, deadline(), [&] {
     if (!is_first_rank()) return std::string();
-    std::vector<HfShard> shards;
-    for (const std::string& text : written) {
-      if (text.empty()) continue;
-      const auto shard = nlohmann::json::parse(text);
-      shards.push_back({shard.at("file"), shard.at("names").get<std::vector<std::string>>(), shard.at("bytes")});
-    }
-    write_hf_index(folder, spec_, model_->dtype(), shards);
+    std::filesystem::remove_all(folder);
+    export_checkpoint(step_folder(job_.checkpoint.folder, state_.step), folder, model_->dtype());
     return std::string();
   });
   say(fmt::format("exported {}", folder));

@@ -112,6 +112,7 @@ class Trainer {
   double last_loss_ = 0.0;
   bool stop_ = false;
   std::int64_t saved_at_ = -1;
+  std::optional<CheckpointStore::Resumed> resumed_;
 };
 
 }  // namespace ppctl

@@ -12,19 +12,6 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-CheckpointLayout checkpoint_layout(const JobConfig& job, const Placement& placement, const std::vector<int>& layers) {
-  CheckpointLayout layout;
-  layout.pp = job.parallel.pp;
-  layout.dp_shard = job.parallel.dp_shard;
-  layout.layers = layers;
-  for (int rank = 0; rank < placement.pp(); ++rank) {
-    std::vector<int> stages;
-    for (const StageId stage : placement.stages_of(PipelineRank(rank))) stages.push_back(stage.value);
-    layout.stages.push_back(std::move(stages));
-  }
-  return layout;
-}
-
 /// A held-out batch has the shape of a training batch.
 void check_evaluation(const JobConfig& job, const Dataset& dataset, const BatchShape& shape) {
   if (job.eval.every <= 0) return;
@@ -126,12 +113,14 @@ void Trainer::connect() {
   executor_ = std::make_unique<Executor>(schedule_, pipeline_ranks_, model_->stages(), executor_options);
 
   if (!job_.checkpoint.folder.empty()) {
-    store_ = std::make_unique<CheckpointStore>(job_, checkpoint_layout(job_, schedule_.placement, layer_counts_),
-                                               *world_, pipeline_ranks_.rank.value, /*writes=*/replica == 0);
-    if (job_.checkpoint.resume) {
-      if (const auto resumed = store_->resume(*optimizer_, deadline())) state_ = *resumed;
-      saved_at_ = state_.step > 0 ? state_.step : -1;
-    }
+    store_ = std::make_unique<CheckpointStore>(job_, spec_, model_->dtype(), *optimizer_, *world_, deadline());
+    store_->on_saved([this](const std::string& text) { say(text); });
+    if (job_.checkpoint.resume) resumed_ = store_->resume(deadline());
+  }
+  if (resumed_) {
+    state_ = resumed_->state;
+    saved_at_ = state_.step;
+    loader_->begin_at(state_.step, state_.samples);
   }
   agree(*world_, deadline(), [&] {
     if (rank == 0 && options_.make_observers) observers_ = options_.make_observers(state_.step > 0);

@@ -1,12 +1,19 @@
 #include "train/checkpoint.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <map>
 
+#include "arch/declare.hpp"
+#include "arch/job_model.hpp"
 #include "base/error.hpp"
+#include "storage/content_hash.hpp"
 #include "storage/safetensors.hpp"
+#include "storage/step_folders.hpp"
 #include "support/temporary_folder.hpp"
 #include "tiny_job.hpp"
 #include "train/agreement.hpp"
@@ -22,6 +29,25 @@ using test::some_text;
 using test::TemporaryFolder;
 using test::text_of;
 using test::tiny_job;
+
+/// No file of this process may grow beyond a size: what a full disk does, at another number.
+class FileSizeLimit {
+ public:
+  FileSizeLimit() : handler_(::signal(SIGXFSZ, SIG_IGN)) { ::getrlimit(RLIMIT_FSIZE, &before_); }
+  ~FileSizeLimit() {
+    lift();
+    ::signal(SIGXFSZ, handler_);
+  }
+  void set(rlim_t bytes) {
+    const rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  void lift() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
 
 class Checkpoint : public testing::Test {
  protected:
@@ -93,47 +119,112 @@ TEST_F(Checkpoint, TrainsNothingWhenItIsAtItsEnd) {
 }
 
 TEST_F(Checkpoint, ListsEveryTensorWithItsPlaceInTheManifest) {
-  run_job(job({"steps=1"}));
+  run_job(job({"steps=1", "parallel.dp_replicate=2", "batch.microbatch_size=1", "model.tie_word_embeddings=true"}));
   const std::string folder = complete_checkpoints(saved()).front();
-  const auto manifest = nlohmann::json::parse(read_file(folder + "/manifest.json"));
-  EXPECT_EQ(manifest.at("step"), 1);
-  EXPECT_EQ(manifest.at("samples"), 8);
-  EXPECT_EQ(manifest.at("layout").at("layers"), nlohmann::json({2, 2}));
-  int weights = 0;
-  for (const auto& file : manifest.at("files")) {
-    const SafetensorsFile tensors(folder + "/" + file.at("file").get<std::string>());
-    const std::string bytes = read_file(tensors.path());
-    EXPECT_EQ(file.at("bytes"), bytes.size());
-    for (const auto& [name, place] : file.at("tensors").items()) {
-      const SafetensorsEntry* entry = tensors.find(name);
+  const CheckpointManifest manifest = read_manifest(folder);
+  EXPECT_EQ(manifest.state.step, 1);
+  EXPECT_EQ(manifest.state.samples, 8);
+  EXPECT_EQ(manifest.state.tokens, 64);
+  EXPECT_NE(manifest.job_config.find("parallel.dp_replicate"), std::string::npos);
+  std::vector<std::string> names;
+  for (const SavedFile& file : manifest.files) {
+    const std::string bytes = read_file(folder + "/" + file.name);
+    EXPECT_EQ(file.num_bytes, bytes.size());
+    EXPECT_EQ(file.hash, content_hash(std::as_bytes(std::span(bytes))));
+    if (file.tensors.empty()) continue;
+    const SafetensorsFile tensors(folder + "/" + file.name);
+    for (const SavedRows& rows : file.tensors) {
+      const SafetensorsEntry* entry = tensors.find(rows.name);
       ASSERT_NE(entry, nullptr);
       const auto data = tensors.bytes(*entry);
-      EXPECT_EQ(bytes.substr(place.at("offset"), place.at("bytes")),
+      EXPECT_EQ(bytes.substr(rows.offset, rows.num_bytes),
                 std::string(reinterpret_cast<const char*>(data.data()), data.size()))
-          << name;
-      weights += name.starts_with("optimizer.") ? 0 : 1;
+          << rows.name;
+      names.push_back(rows.name);
     }
   }
-  EXPECT_EQ(weights, 4 * 9 + 3);
+  std::vector<std::string> expected;
+  for (const Parameter& parameter : all_parameters(model_of_job(job({"model.tie_word_embeddings=true"})))) {
+    if (!parameter.tied_to.empty()) continue;
+    for (const std::string& name : {parameter.name, exp_avg_name(parameter.name), exp_avg_sq_name(parameter.name)})
+      expected.push_back(name);
+  }
+  std::ranges::sort(names);
+  std::ranges::sort(expected);
+  EXPECT_EQ(names, expected) << "each once, whatever holds it twice";
 }
 
-TEST_F(Checkpoint, RefusesAnotherLayoutByName) {
-  run_job(job({"steps=1"}));
-  EXPECT_EQ(text_of<AgreedError>([&] { run_job(job({"steps=2", "parallel.pp=4"})); }),
-            saved() +
-                "/step-00000001: was saved at another layout (pp 2, stages by rank [[0],[1]], layers by stage [2,2]) "
-                "than this "
-                "job's (pp 4, stages by rank [[0],[1],[2],[3]], layers by stage [1,1,1,1]); this version resumes at "
-                "the same one "
-                "only. Give the job that layout, another checkpoint.folder, or checkpoint.resume: false");
+TEST_F(Checkpoint, WritesCopiesOfAStageOnce) {
+  const std::vector<std::string> dualpipe{"steps=1", "pipeline.schedule=dualpipe", "batch.microbatch_size=1"};
+  run_job(job(dualpipe));
+  std::map<std::string, int> times;
+  for (const SavedFile& file : read_manifest(complete_checkpoints(saved()).front()).files) {
+    for (const SavedRows& rows : file.tensors) ++times[rows.name];
+  }
+  EXPECT_EQ(times.size(), 3u * (4 * 9 + 3));
+  for (const auto& [name, count] : times) EXPECT_EQ(count, 1) << name;
 }
 
-TEST_F(Checkpoint, NamesTheFileThatIsDamaged) {
-  run_job(job({"steps=1"}));
-  const std::string file = complete_checkpoints(saved()).front() + "/rank-00001.safetensors";
-  fs::resize_file(file, fs::file_size(file) / 2);
-  const std::string said = text_of<AgreedError>([&] { run_job(job({"steps=2"})); });
-  EXPECT_TRUE(said.starts_with("rank 1: " + file)) << said;
+TEST_F(Checkpoint, HoldsTheSameWhetherItIsWrittenBesideTrainingOrNot) {
+  run_job(job({"steps=3", "checkpoint.every=2"}));
+  std::map<std::string, std::string> beside;
+  for (const std::string& name : names()) {
+    for (const char* file : {"/rank-00000.safetensors", "/rank-00001.safetensors"})
+      beside[name + file] = read_file(saved() + "/" + name + file);
+  }
+  fs::remove_all(saved());
+  run_job(job({"steps=3", "checkpoint.every=2", "checkpoint.asynchronous=false"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000002", "step-00000003"}));
+  for (const auto& [path, content] : beside) EXPECT_TRUE(read_file(saved() + "/" + path) == content) << path;
+}
+
+TEST_F(Checkpoint, RemovesWhatACrashedSaveHasLeft) {
+  folder_.write("saved/step-00000001.partial/rank-00000.safetensors", "half of it");
+  folder_.write("saved/notes.partial", "the user's own");
+  run_job(job({"steps=2"}));
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(saved())) left.push_back(entry.path().filename().string());
+  std::ranges::sort(left);
+  EXPECT_EQ(left, (std::vector<std::string>{"notes.partial", "step-00000002"}));
+}
+
+TEST_F(Checkpoint, TakesThePlaceOfAnEarlierRunThatIsStartedAnew) {
+  run_job(job({"steps=4", "checkpoint.every=2"}));
+  const std::string before = read_file(saved() + "/step-00000002/rank-00000.safetensors");
+  run_job(job({"steps=2", "checkpoint.resume=false", "seed=7"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000002"}));
+  EXPECT_FALSE(read_file(saved() + "/step-00000002/rank-00000.safetensors") == before);
+}
+
+TEST_F(Checkpoint, EndsTheRunWithOneLineAndKeepsTheOlderOneWhenTheDiskTakesNoMore) {
+  for (const char* asynchronous : {"true", "false"}) {
+    fs::remove_all(saved());
+    run_job(job({"steps=2"}));
+    FileSizeLimit limit;
+    TrainOptions options;
+    options.stop_requested = [&] {
+      limit.set(4096);
+      return false;
+    };
+    const JobConfig failing =
+        job({"steps=9", "checkpoint.every=3", std::string("checkpoint.asynchronous=") + asynchronous});
+    const std::string said = text_of<AgreedError>([&] { run_job(failing, options); });
+    limit.lift();
+    const std::string step = saved() + "/step-00000003";
+    EXPECT_EQ(said,
+              step + " was not saved: rank 0: " + step +
+                  ".partial/rank-00000.safetensors.partial: cannot be written: File too large (and 1 more); older "
+                  "checkpoints are as they were");
+    EXPECT_EQ(names(), (std::vector<std::string>{"step-00000002"}));
+    EXPECT_EQ(std::distance(fs::directory_iterator(saved()), fs::directory_iterator()), 1) << "room is given back";
+    EXPECT_EQ(run_job(job({"steps=3"})).steps.front().step, 2);
+  }
+}
+
+TEST_F(Checkpoint, LogsHowLongTrainingWaitedForIt) {
+  const RunLog log = run_job(job({"steps=5", "checkpoint.every=2"}));
+  EXPECT_EQ(log.steps[0].save_stall_ms, 0.0);
+  EXPECT_GT(log.steps[2].save_stall_ms, 0.0) << "the save after step 2 is told with the next step";
 }
 
 TEST_F(Checkpoint, NamesTheFolderThatCannotBeWritten) {
