@@ -151,4 +151,53 @@ TEST_F(Mpirun, AKilledRankEndsTheOthersWhoNameItAndTheStepEachWasIn) {
   EXPECT_NE(result.output.find(" was in step "), std::string::npos) << result.output;
 }
 
+/// Steps of the complete checkpoints in a folder, and whether one is being written.
+struct Saved {
+  int newest = 0;
+  bool writing = false;
+};
+
+Saved look(const fs::path& folder) {
+  Saved saved;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (entry->path().extension() == ".partial")
+      saved.writing = true;
+    else if (name.starts_with("step-"))
+      saved.newest = std::max(saved.newest, std::stoi(name.substr(5)));
+  }
+  return saved;
+}
+
+// scripts/soak saves does this fifty times, with a larger model.
+TEST_F(Mpirun, ARankThatIsKilledWhileItSavesLeavesACheckpointThatLoadsOnAnyNumberOfRanks) {
+  const fs::path saved = folder_ / "saved";
+  const std::string keep = " --set checkpoint.every=1 --set checkpoint.folder=" + saved.string();
+  int newest = 0;
+  for (const int ranks : {2, 4, 2}) {
+    Result result;
+    std::thread job([&] { result = run(command(ranks, "save.jsonl", "--set steps=1000000" + keep)); });
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    // Not the first save of the run, which could have found a folder that was left before.
+    while (look(saved).newest < newest + 2 && std::chrono::steady_clock::now() < give_up)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (!look(saved).writing && std::chrono::steady_clock::now() < give_up)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const pid_t victim = rank_process(ranks - 1, folder_.string());
+    if (victim > 0) ::kill(victim, SIGKILL);
+    job.join();
+    ASSERT_GT(victim, 0) << result.output;
+    EXPECT_NE(result.status, 0);
+    if (newest > 0) {
+      EXPECT_NE(result.output.find("resumed after step " + std::to_string(newest) + " of"), std::string::npos)
+          << result.output;
+    }
+    newest = look(saved).newest;
+  }
+  const Result rest = run(command(1, "rest.jsonl", "--set steps=" + std::to_string(newest + 1) + keep));
+  EXPECT_EQ(rest.status, 0) << rest.output;
+  EXPECT_NE(rest.output.find("resumed after step " + std::to_string(newest) + " of"), std::string::npos) << rest.output;
+}
+
 }  // namespace
