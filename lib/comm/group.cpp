@@ -84,6 +84,8 @@ class TransportGroup : public Group {
   RequestPtr all_reduce(MutableBytes data, ElementType type) override;
   RequestPtr all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, MutableBytes output,
                         std::span<const std::size_t> recv_sizes) override;
+  RequestPtr exchange_pieces(std::span<const std::vector<ConstBytes>> send,
+                             std::span<const std::vector<MutableBytes>> receive) override;
   std::vector<std::string> all_gather_strings(const std::string& mine, Deadline deadline) override;
 
  private:
@@ -187,6 +189,30 @@ RequestPtr TransportGroup::all_to_all(ConstBytes input, std::span<const std::siz
               size());
   return std::make_unique<CollectiveRequest>(what("all_to_all"),
                                              exchange(cut(input, send_sizes), cut(output, recv_sizes), next_tag()),
+                                             std::vector<CollectiveRequest::Continue>());
+}
+
+RequestPtr TransportGroup::exchange_pieces(std::span<const std::vector<ConstBytes>> send,
+                                           std::span<const std::vector<MutableBytes>> receive) {
+  PPCTL_CHECK(send.size() == world_ranks_.size() && receive.size() == world_ranks_.size(),
+              "exchange_pieces of {} lists to send and {} to receive in a group of {}", send.size(), receive.size(),
+              size());
+  const auto any = [](const auto& pieces) {
+    return std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.size != 0; });
+  };
+  const std::int64_t tag = next_tag();
+  std::vector<P2POp> ops;
+  for (int step = 1; step < size(); ++step) {
+    const int from = (rank_ - step + size()) % size();
+    if (!any(receive[from])) continue;
+    ops.push_back({.kind = P2POp::Kind::kRecv, .peer = world_ranks_[from], .tag = tag, .recv = receive[from]});
+  }
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank_ + step) % size();
+    if (!any(send[to])) continue;
+    ops.push_back({.kind = P2POp::Kind::kSend, .peer = world_ranks_[to], .tag = tag, .send = send[to]});
+  }
+  return std::make_unique<CollectiveRequest>(what("exchange_pieces"), transport_.start_batch(std::move(ops)),
                                              std::vector<CollectiveRequest::Continue>());
 }
 

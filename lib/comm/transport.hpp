@@ -108,6 +108,11 @@ class Group {
   /// Part i of `input` (send_sizes[i] bytes) goes to rank i; parts arrive in rank order (recv_sizes[i] bytes each).
   virtual RequestPtr all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, MutableBytes output,
                                 std::span<const std::size_t> recv_sizes) = 0;
+  /// An all-to-all of memory that lies scattered: to each other rank i goes what `send[i]` lists, joined to one
+  /// message, and the message of rank i is cut into the pieces of `receive[i]`. Nothing travels where there are no
+  /// bytes; both ends must agree on their number. The entries of this rank itself are not looked at.
+  virtual RequestPtr exchange_pieces(std::span<const std::vector<ConstBytes>> send,
+                                     std::span<const std::vector<MutableBytes>> receive) = 0;
   /// Gathers byte strings of different lengths on all ranks.
   virtual std::vector<std::string> all_gather_strings(const std::string& mine, Deadline deadline) = 0;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@ enum class MeshAxis {
   kExpert,       ///< ep: experts are spread over it; consecutive ranks of kDp, so it adds no ranks
   kExpertData,   ///< the ranks of kDp that hold the same experts
 };
+inline constexpr std::size_t kNumMeshAxes = 6;
 std::string_view to_string(MeshAxis axis);
 
 /// Where a rank is.

@@ -9,10 +9,11 @@ namespace ppctl {
 
 /// How stages lie on the ranks of the pp axis.
 enum class PlacementKind {
-  kLoop,           ///< stage s on rank s mod p; chunk c of rank r is stage c·p + r (interleaved; with one chunk the plain pipeline)
-  kV,              ///< two chunks: rank r holds stages r and 2p − 1 − r, so the first and the last stage share rank 0
-  kBidirectional,  ///< p stages, each twice: rank r holds stage r for the first half of the microbatches and stage p − 1 − r for the
-                   ///< second half, which flows the other way (DualPipe)
+  kLoop,  ///< stage s on rank s mod p; chunk c of rank r is stage c·p + r (interleaved; with one chunk the plain
+          ///< pipeline)
+  kV,     ///< two chunks: rank r holds stages r and 2p − 1 − r, so the first and the last stage share rank 0
+  kBidirectional,  ///< p stages, each twice: rank r holds stage r for the first half of the microbatches and stage p −
+                   ///< 1 − r for the second half, which flows the other way (DualPipe)
 };
 
 std::string_view to_string(PlacementKind kind);

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/edge.hpp"
+#include "comm/mesh_groups.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "unit/comm/bytes.hpp"
 
@@ -99,6 +100,34 @@ void groups(Communicator& comm) {
   std::thread other(run_lane, "one");
   run_lane("two");
   other.join();
+}
+
+/// A mesh of pp 2 x dp_shard 2: along each axis a sum, and pieces that lie scattered.
+void mesh(Communicator& comm) {
+  const Mesh shape(2, 1, 2);
+  const MeshGroups groups(comm, shape);
+  const int rank = comm.transport().rank();
+  for (const MeshAxis axis : {MeshAxis::kPipeline, MeshAxis::kDpShard}) {
+    Group& group = groups.along(axis);
+    std::vector<std::int64_t> ranks{rank};
+    group.all_reduce(room_of(ranks), ElementType::kInt64)->wait(soon(), "sum");
+    const std::vector<int> members = shape.ranks_along(axis, rank);
+    PPCTL_CHECK_EQ(ranks[0], members[0] + members[1]);
+
+    const int peer = 1 - group.rank();
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
+      // Each rank sends its even elements; the other puts them where its odd ones are.
+      std::vector<std::int64_t> values(2 * count, rank);
+      std::vector<std::vector<ConstBytes>> send(2);
+      std::vector<std::vector<MutableBytes>> receive(2);
+      for (std::size_t i = 0; i < count; ++i) {
+        send[peer].push_back({reinterpret_cast<const std::byte*>(&values[2 * i]), sizeof values[0]});
+        receive[peer].push_back({reinterpret_cast<std::byte*>(&values[2 * i + 1]), sizeof values[0]});
+      }
+      group.exchange_pieces(send, receive)->wait(soon(), "pieces");
+      for (std::size_t i = 0; i < count; ++i) PPCTL_CHECK_EQ(values[2 * i + 1], members[peer]);
+    }
+  }
 }
 
 /// Tensors of changing shapes go round the ring of ranks.
@@ -221,6 +250,7 @@ int run(const std::string& scenario) {
       {"traffic", traffic},
       {"traffic_without_shared_memory", traffic},
       {"groups", groups},
+      {"mesh", mesh},
       {"edges", edges},
       {"large", large},
       {"unreceived", unreceived},

@@ -59,6 +59,35 @@ TEST(Group, AllReduceSumsInRankOrderToTheLastBit) {
   });
 }
 
+TEST(Group, ExchangesPiecesThatLieScattered) {
+  for_group_sizes([](Group& group) {
+    const int size = group.size();
+    // Rank a sends rank b its elements b, b + size, ... of 3 · size, which land behind each other; rank 0 gets nothing.
+    std::vector<int> values(static_cast<std::size_t>(3 * size));
+    for (int i = 0; i < 3 * size; ++i) values[static_cast<std::size_t>(i)] = 1000 * group.rank() + i;
+    std::vector<int> got(static_cast<std::size_t>(3 * size), -1);
+    std::vector<std::vector<ConstBytes>> send(static_cast<std::size_t>(size));
+    std::vector<std::vector<MutableBytes>> receive(static_cast<std::size_t>(size));
+    for (int peer = 0; peer < size; ++peer) {
+      for (int k = 0; peer != 0 && k < 3; ++k) {
+        const auto* from = reinterpret_cast<const std::byte*>(&values[static_cast<std::size_t>(peer + k * size)]);
+        send[static_cast<std::size_t>(peer)].push_back({from, sizeof(int)});
+      }
+      for (int k = 0; group.rank() != 0 && k < 3; ++k) {
+        auto* to = reinterpret_cast<std::byte*>(&got[static_cast<std::size_t>(3 * peer + k)]);
+        receive[static_cast<std::size_t>(peer)].push_back({to, sizeof(int)});
+      }
+    }
+    group.exchange_pieces(send, receive)->wait(soon(), "pieces");
+    for (int peer = 0; peer < size; ++peer) {
+      for (int k = 0; k < 3; ++k) {
+        const bool nothing = group.rank() == 0 || peer == group.rank();
+        EXPECT_EQ(got[static_cast<std::size_t>(3 * peer + k)], nothing ? -1 : 1000 * peer + group.rank() + k * size);
+      }
+    }
+  });
+}
+
 TEST(Group, ReduceScatterGivesEachRankItsPartOfTheSum) {
   for_group_sizes([](Group& group) {
     const std::size_t count = 1234;
