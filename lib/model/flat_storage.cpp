@@ -4,16 +4,18 @@
 
 namespace ppctl {
 
-bool has_storage(const at::Tensor& flat) { return flat.numel() == 0 || flat.storage().nbytes() != 0; }
+// The storage keeps its nominal size: making a view checks that, not whether there is memory.
 
-void release_storage(const at::Tensor& flat) { flat.storage().unsafeGetStorageImpl()->reset(); }
+bool has_storage(const at::Tensor& flat) { return flat.numel() == 0 || flat.storage().data() != nullptr; }
+
+void release_storage(const at::Tensor& flat) {
+  flat.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, flat.device()));
+}
 
 void restore_storage(const at::Tensor& flat) {
   if (has_storage(flat)) return;
   c10::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();
-  const std::size_t bytes = static_cast<std::size_t>(flat.numel()) * flat.element_size();
-  storage->set_data_ptr_noswap(c10::GetAllocator(flat.device().type())->allocate(bytes));
-  storage->set_nbytes(bytes);
+  storage->set_data_ptr_noswap(c10::GetAllocator(flat.device().type())->allocate(storage->nbytes()));
 }
 
 }  // namespace ppctl

@@ -154,6 +154,7 @@ void Executor::run_forward_step(MetaStep step) {
   PipelineStage& stage = stage_of(step);
   const int microbatch = step.microbatch().value;
   TensorList inputs = wait_for_inputs(step);
+  if (hooks_.shard != nullptr) hooks_.shard->before_compute(step.stage(), /*makes_weight_grads=*/false);
   const Nanoseconds start = monotonic_now();
   TensorList outputs = stage.forward(microbatch, std::move(inputs));
   const Nanoseconds end = monotonic_now();
@@ -167,6 +168,7 @@ void Executor::run_backward_step(MetaStep step) {
   const int microbatch = step.microbatch().value;
   const bool whole = step.type() == MetaStepType::BACKWARD;
   TensorList output_grads = wait_for_inputs(step);
+  if (hooks_.shard != nullptr) hooks_.shard->before_compute(step.stage(), whole);
   const Nanoseconds start = monotonic_now();
   TensorList input_grads = whole ? stage.backward(microbatch, std::move(output_grads))
                                  : stage.backward_input(microbatch, std::move(output_grads));
@@ -177,6 +179,7 @@ void Executor::run_backward_step(MetaStep step) {
 }
 
 void Executor::run_backward_weight(MetaStep step) {
+  if (hooks_.shard != nullptr) hooks_.shard->before_compute(step.stage(), /*makes_weight_grads=*/true);
   const Nanoseconds start = monotonic_now();
   stage_of(step).backward_weight(step.microbatch().value);
   const Nanoseconds end = monotonic_now();

@@ -7,12 +7,12 @@
 namespace ppctl {
 
 StageReplicas::StageReplicas(Communicator& communicator, const Placement& placement, PipelineRank rank,
-                             const std::vector<int>& world_ranks, std::span<const StageParameters> stages,
+                             const std::vector<int>& world_ranks, std::span<const StageShards> stages,
                              const std::string& name) {
   if (placement.kind() != PlacementKind::kBidirectional) return;
   stages_.assign(stages.begin(), stages.end());
   std::sort(stages_.begin(), stages_.end(),
-            [](const StageParameters& a, const StageParameters& b) { return a.stage < b.stage; });
+            [](const StageShards& a, const StageShards& b) { return a.stage < b.stage; });
   const int mirror = placement.pp() - 1 - rank.value;
   const std::vector<int> pair = {world_ranks[static_cast<std::size_t>(std::min(rank.value, mirror))],
                                  world_ranks[static_cast<std::size_t>(std::max(rank.value, mirror))]};
@@ -20,9 +20,10 @@ StageReplicas::StageReplicas(Communicator& communicator, const Placement& placem
 }
 
 void StageReplicas::sum_grads(Deadline deadline) {
-  for (const StageParameters& stage : stages_) {
-    for (const ParameterGroup* group : stage.groups) {
-      const at::Tensor grad = group->flat_grad();
+  for (const StageShards& stage : stages_) {
+    for (const GroupShard* shard : stage.groups) {
+      if (!shard->trainable()) continue;
+      const at::Tensor& grad = shard->flat_grad();
       pair_->all_reduce(mutable_bytes(grad), element_type(grad.scalar_type()))
           ->wait(deadline, "gradients of a stage's two copies");
     }

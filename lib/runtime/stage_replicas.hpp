@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/transport.hpp"
-#include "runtime/tied_weights.hpp"
+#include "shard/group_shard.hpp"
 #include "topology/placement.hpp"
 
 namespace ppctl {
@@ -17,9 +17,9 @@ namespace ppctl {
 class StageReplicas {
  public:
   /// COLLECTIVE over the pipeline, without communication. `world_ranks` by pipeline rank; `stages` are this rank's,
-  /// with parameter groups that outlive the object.
+  /// with shards that outlive the object.
   StageReplicas(Communicator& communicator, const Placement& placement, PipelineRank rank,
-                const std::vector<int>& world_ranks, std::span<const StageParameters> stages,
+                const std::vector<int>& world_ranks, std::span<const StageShards> stages,
                 const std::string& name = "replicas");
 
   bool empty() const { return stages_.empty(); }
@@ -28,7 +28,7 @@ class StageReplicas {
 
  private:
   std::unique_ptr<Group> pair_;
-  std::vector<StageParameters> stages_;  ///< ascending: the same order on both ranks
+  std::vector<StageShards> stages_;  ///< ascending: the same order on both ranks
 };
 
 }  // namespace ppctl

@@ -1,19 +1,10 @@
 #pragma once
 
-#include "base/ids.hpp"
 #include "runtime/step_context.hpp"
 #include "schedule/meta_step.hpp"
+#include "shard/shard_hooks.hpp"
 
 namespace ppctl {
-
-/// What runs UNSHARD, RESHARD and REDUCE_GRAD. Called by the executor's thread, in the schedule's order.
-class ShardHooks {
- public:
-  virtual ~ShardHooks() = default;
-  virtual void unshard(StageId stage) = 0;
-  virtual void reshard(StageId stage) = 0;
-  virtual void reduce_grad(StageId stage) = 0;
-};
 
 /// What moves the saved activations of (stage, microbatch) out of the way and back. Launches do not block.
 class SwapHooks {

@@ -33,8 +33,8 @@ struct Use {
 using Uses = std::map<std::string, std::map<Place, Use>>;
 
 template <class Visit>
-void for_each_parameter(std::span<const StageParameters> stages, Visit visit) {
-  for (const StageParameters& stage : stages) {
+void for_each_parameter(std::span<const StageShards> stages, Visit visit) {
+  for (const StageShards& stage : stages) {
     for (std::size_t g = 0; g < stage.groups.size(); ++g) {
       const auto& parameters = stage.groups[g]->parameters();
       for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -45,9 +45,9 @@ void for_each_parameter(std::span<const StageParameters> stages, Visit visit) {
 }
 
 /// The names that any rank's parameters are tied to.
-std::set<std::string> exchange_tied_names(Group& pipeline, std::span<const StageParameters> stages, Deadline deadline) {
+std::set<std::string> exchange_tied_names(Group& pipeline, std::span<const StageShards> stages, Deadline deadline) {
   std::string mine;
-  for_each_parameter(stages, [&](Place, const ParameterGroup&, const Parameter& parameter) {
+  for_each_parameter(stages, [&](Place, const GroupShard&, const Parameter& parameter) {
     if (!parameter.tied_to.empty()) mine += parameter.tied_to + "\n";
   });
   std::set<std::string> names;
@@ -59,15 +59,15 @@ std::set<std::string> exchange_tied_names(Group& pipeline, std::span<const Stage
 }
 
 /// One line a use: place, size, dtype, whether it is the original, name.
-Uses exchange_uses(Group& pipeline, std::span<const StageParameters> stages, const std::set<std::string>& names,
+Uses exchange_uses(Group& pipeline, std::span<const StageShards> stages, const std::set<std::string>& names,
                    Deadline deadline) {
   std::string mine;
-  for_each_parameter(stages, [&](Place place, const ParameterGroup& group, const Parameter& parameter) {
+  for_each_parameter(stages, [&](Place place, const GroupShard& shard, const Parameter& parameter) {
     const bool original = parameter.tied_to.empty();
     const std::string& key = original ? parameter.name : parameter.tied_to;
     if (!names.contains(key)) return;
     mine += fmt::format("{} {} {} {} {} {} {}\n", place.stage, place.group, place.index, parameter.numel,
-                        static_cast<int>(group.dtype()), original ? 1 : 0, key);
+                        static_cast<int>(shard.group().dtype()), original ? 1 : 0, key);
   });
   Uses uses;
   const std::vector<std::string> reports = pipeline.all_gather_strings(mine, deadline);
@@ -101,7 +101,7 @@ void check(const std::string& key, const std::map<Place, Use>& uses) {
 
 TiedWeights::~TiedWeights() = default;
 
-TiedWeights::TiedWeights(Communicator& communicator, Group& pipeline, std::span<const StageParameters> stages,
+TiedWeights::TiedWeights(Communicator& communicator, Group& pipeline, std::span<const StageShards> stages,
                          const std::string& name) {
   constexpr double kStartSeconds = 300;  // other ranks may still be building their stages
   const Deadline deadline = Deadline::after_seconds(kStartSeconds);
@@ -121,9 +121,10 @@ TiedWeights::TiedWeights(Communicator& communicator, Group& pipeline, std::span<
       sources.emplace_back(*use.ranks.begin(), members_of[*use.ranks.begin()]);
       for (const int rank : use.ranks) tie.slots = std::max(tie.slots, ++members_of[rank]);
       if (!use.ranks.contains(pipeline.rank())) continue;
-      for_each_parameter(stages, [&](Place here, const ParameterGroup& group, const Parameter&) {
+      for_each_parameter(stages, [&](Place here, const GroupShard& shard, const Parameter&) {
         if (here != place) return;
-        tie.members.push_back({static_cast<int>(sources.size()) - 1, group.data(place.index), group.grad(place.index)});
+        tie.members.push_back(
+            {static_cast<int>(sources.size()) - 1, shard.master(place.index), shard.grad(place.index)});
       });
     }
     if (tie.members.empty()) continue;

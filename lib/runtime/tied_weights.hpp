@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "comm/transport.hpp"
-#include "model/parameters.hpp"
+#include "shard/group_shard.hpp"
 #include "topology/placement.hpp"
 
 namespace ppctl {
-
-/// The parameters of one stage of this rank.
-struct StageParameters {
-  StageId stage;
-  std::vector<ParameterGroup*> groups;  ///< not owned
-};
 
 /// Parameters that are used at several places of the pipeline (an embedding that is also the head). Every use has
 /// values and a gradient accumulator of its own, also where two uses lie on one rank; after a step the accumulators are
@@ -25,17 +19,20 @@ struct StageParameters {
 /// A use is a Parameter whose `tied_to` names another, or one that is named so. A stage that two ranks hold (a
 /// bidirectional placement) counts as one use: its copies must hold the same gradient (StageReplicas comes first), and
 /// all get the sum.
+///
+/// Works on what this rank owns of the parameters. With FSDP the ranks of a pipeline own the same rows of every use,
+/// and gradients are reduced over the shards first.
 class TiedWeights {
  public:
   /// COLLECTIVE over `pipeline`, the group of this pipeline's ranks: they exchange names. `name` tells pipelines that
-  /// share a communicator apart. The parameter groups must outlive the object. Throws Error where a tie names a
+  /// share a communicator apart. The shards must outlive the object. Throws Error where a tie names a
   /// parameter that is nowhere, or one of another size or type.
-  TiedWeights(Communicator& communicator, Group& pipeline, std::span<const StageParameters> stages,
+  TiedWeights(Communicator& communicator, Group& pipeline, std::span<const StageShards> stages,
               const std::string& name = "tied");
   ~TiedWeights();
 
   bool empty() const { return ties_.empty(); }
-  /// Gives every use the values of the first. COLLECTIVE over the pipeline. Called once, after initialisation.
+  /// Gives every use the master values of the first. COLLECTIVE over the pipeline. Called once, after initialisation.
   void equalise_values(Deadline deadline);
   /// Gives every use the sum of all accumulators. COLLECTIVE over the pipeline. Called once a step, before the norm.
   void sum_grads(Deadline deadline);

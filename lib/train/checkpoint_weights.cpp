@@ -68,14 +68,12 @@ HfShard write_shard(CheckpointReader& reader, const std::string& path, const std
 
 }  // namespace
 
-void load_checkpoint_weights(CheckpointReader& reader, StageModule& stage) {
+void load_checkpoint_weights(CheckpointReader& reader, const ParameterGroup& group, const at::Tensor& flat) {
   std::vector<StateTensor> tensors;
-  for (ParameterGroup* group : stage.parameter_groups()) {
-    // Padding between parameters takes part in whole-buffer arithmetic: it must be finite.
-    group->flat_data().zero_();
-    for (std::size_t i = 0; i < group->parameters().size(); ++i)
-      tensors.push_back(whole(group->parameters()[i], group->data(static_cast<int>(i))));
-  }
+  // Padding between parameters takes part in whole-buffer arithmetic: it must be finite.
+  flat.zero_();
+  for (std::size_t i = 0; i < group.parameters().size(); ++i)
+    tensors.push_back(whole(group.parameters()[i], group.view(flat, static_cast<int>(i))));
   reader.check_files_of(tensors);
   reader.read(tensors);
 }

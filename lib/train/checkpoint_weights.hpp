@@ -4,14 +4,14 @@
 #include <optional>
 #include <string>
 
-#include "model/stage_module.hpp"
+#include "model/parameters.hpp"
 #include "train/checkpoint_reader.hpp"
 
 namespace ppctl {
 
-/// Fills the values of a stage's parameters from a checkpoint, converting dtypes; its moments are not read. Checks the
-/// hash of every file that is read. Throws Error.
-void load_checkpoint_weights(CheckpointReader& reader, StageModule& stage);
+/// Fills `flat`, which has the layout of a group's flat buffers, with the group's values from a checkpoint, converting
+/// dtypes; its moments are not read. Checks the hash of every file that is read. Throws Error.
+void load_checkpoint_weights(CheckpointReader& reader, const ParameterGroup& group, const at::Tensor& flat);
 
 /// Files of an export are about this long at most, as transformers' are.
 inline constexpr std::int64_t kMaxExportBytes = 5'000'000'000;

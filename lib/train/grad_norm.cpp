@@ -48,13 +48,15 @@ __attribute__((target_clones("avx2", "default"))) double sum_of_squares(std::spa
   return sum;
 }
 
-GradNorm::GradNorm(std::vector<ParameterGroup*> groups, Group& world, Deadline deadline) : groups_(std::move(groups)) {
+GradNorm::GradNorm(std::vector<GroupShard*> shards, Group& world, Deadline deadline) : shards_(std::move(shards)) {
   std::vector<std::string> mine;
-  for (ParameterGroup* group : groups_) {
-    for (const Parameter& parameter : group->parameters()) {
+  for (const GroupShard* shard : shards_) {
+    const auto& pieces = shard->layout().pieces(shard->index());
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Parameter& parameter = shard->parameters()[i];
       if (!counts(parameter)) continue;
-      mine.push_back(parameter.name);
-      grads_.push_back(group->flat_grad().narrow(0, parameter.offset, parameter.numel));
+      mine.push_back(fmt::format("{}\t{:08}", parameter.name, shard->index()));
+      grads_.push_back(shard->flat_grad().narrow(0, pieces[i].shard_offset, pieces[i].numel));
     }
   }
   std::map<std::string, Source> by_name;
@@ -85,7 +87,9 @@ void GradNorm::clip(double norm, double max_norm) const {
   const double factor = max_norm / (norm + 1e-6);
   // NaN compares false: a gradient that is not finite stays visible.
   if (!(factor < 1.0)) return;
-  for (ParameterGroup* group : groups_) group->flat_grad().mul_(factor);
+  for (const GroupShard* shard : shards_) {
+    if (shard->trainable()) shard->flat_grad().mul_(factor);
+  }
 }
 
 }  // namespace ppctl

@@ -7,7 +7,7 @@
 
 #include "base/clock.hpp"
 #include "comm/transport.hpp"
-#include "model/parameters.hpp"
+#include "shard/group_shard.hpp"
 
 namespace ppctl {
 
@@ -15,13 +15,13 @@ namespace ppctl {
 double sum_of_squares(std::span<const float> values);
 
 /// The norm over all gradients of a model whose parts lie on several ranks: the sum of the parameters' squared norms in
-/// the order of their names, so that it is the same to the last bit wherever they lie. A name that several ranks hold
-/// (replicas) counts once, and so does a tied weight, whose uses hold the same summed gradient. Frozen ones do not
-/// count.
+/// the order of their names, and of a sharded parameter's in the order of its shards, so that it is the same to the
+/// last bit wherever they lie. A shard that several ranks hold (replicas) counts once, and so does a tied weight, whose
+/// uses hold the same summed gradient. Frozen ones do not count.
 class GradNorm {
  public:
-  /// COLLECTIVE over `world`: ranks exchange the names. The groups must outlive the object.
-  GradNorm(std::vector<ParameterGroup*> groups, Group& world, Deadline deadline);
+  /// COLLECTIVE over `world`: ranks exchange the names. The shards must outlive the object.
+  GradNorm(std::vector<GroupShard*> shards, Group& world, Deadline deadline);
 
   /// Most parameters of one rank: the length of what each contributes.
   std::size_t num_slots() const { return num_slots_; }
@@ -39,9 +39,9 @@ class GradNorm {
     std::size_t slot;
   };
 
-  std::vector<ParameterGroup*> groups_;
+  std::vector<GroupShard*> shards_;
   std::vector<at::Tensor> grads_;  ///< flat, of this rank's slots
-  std::vector<Source> order_;      ///< by name
+  std::vector<Source> order_;      ///< by name, then by shard
   std::size_t num_slots_ = 0;
 };
 

@@ -14,17 +14,23 @@ std::size_t bucket_of(const Parameter& parameter, bool decay_all) {
 
 }  // namespace
 
-AdamW::AdamW(const OptimizerConfig& config, std::vector<ParameterGroup*> groups) : config_(config), buckets_(2) {
+AdamW::AdamW(const OptimizerConfig& config, std::vector<GroupShard*> shards) : config_(config), buckets_(2) {
   if (config.name != "adamw") throw_error("optimizer.name is '{}'; it must be adamw", config.name);
   buckets_[kDecayed].weight_decay = config.weight_decay;
-  for (ParameterGroup* group : groups) {
-    moments_.push_back({group, at::zeros_like(group->flat_data()), at::zeros_like(group->flat_data())});
-    add_to_buckets(moments_.back());
+  for (GroupShard* shard : shards) {
+    Moments moments{shard, {}, {}};
+    if (shard->trainable()) {
+      moments.exp_avg = at::zeros_like(shard->flat_master());
+      moments.exp_avg_sq = at::zeros_like(shard->flat_master());
+      add_to_buckets(moments);
+    }
+    moments_.push_back(std::move(moments));
   }
 }
 
 void AdamW::add_to_buckets(const Moments& moments) {
-  const auto& parameters = moments.group->parameters();
+  const auto& parameters = moments.shard->parameters();
+  const auto& pieces = moments.shard->layout().pieces(moments.shard->index());
   const bool decay_all = config_.decay == "all";
   for (std::size_t first = 0; first < parameters.size();) {
     const std::size_t bucket = bucket_of(parameters[first], decay_all);
@@ -33,11 +39,11 @@ void AdamW::add_to_buckets(const Moments& moments) {
            bucket_of(parameters[end], decay_all) == bucket) {
       ++end;
     }
-    if (parameters[first].trainable) {
-      const std::int64_t start = parameters[first].offset;
-      const std::int64_t length = parameters[end - 1].offset + parameters[end - 1].numel - start;
-      buckets_[bucket].data.push_back(moments.group->flat_data().narrow(0, start, length));
-      buckets_[bucket].grad.push_back(moments.group->flat_grad().narrow(0, start, length));
+    const std::int64_t start = pieces[first].shard_offset;
+    const std::int64_t length = pieces[end - 1].shard_offset + pieces[end - 1].numel - start;
+    if (parameters[first].trainable && length > 0) {
+      buckets_[bucket].data.push_back(moments.shard->flat_master().narrow(0, start, length));
+      buckets_[bucket].grad.push_back(moments.shard->flat_grad().narrow(0, start, length));
       buckets_[bucket].exp_avg.push_back(moments.exp_avg.narrow(0, start, length));
       buckets_[bucket].exp_avg_sq.push_back(moments.exp_avg_sq.narrow(0, start, length));
     }
@@ -55,21 +61,23 @@ void AdamW::step(double lr) {
                       config_.beta1, config_.beta2, bucket.weight_decay, config_.eps, /*amsgrad=*/false,
                       /*maximize=*/false, /*grad_scale=*/{}, /*found_inf=*/{});
   }
+  publish();
+}
+
+void AdamW::publish() const {
+  for (const Moments& moments : moments_) moments.shard->publish();
 }
 
 std::vector<AdamW::State> AdamW::states() {
   std::vector<State> states;
   for (const Moments& moments : moments_) {
-    const auto& parameters = moments.group->parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const Parameter& parameter = parameters[i];
-      State state{&parameter, moments.group->data(static_cast<int>(i)), {}, {}};
+    const GroupShard& shard = *moments.shard;
+    for (int i = 0; i < static_cast<int>(shard.parameters().size()); ++i) {
+      const Parameter& parameter = shard.parameters()[static_cast<std::size_t>(i)];
+      State state{&parameter, shard.rows(i), shard.master(i), {}, {}};
       if (parameter.trainable) {
-        const auto view = [&](const at::Tensor& flat) {
-          return flat.narrow(0, parameter.offset, parameter.numel).view(parameter.shape);
-        };
-        state.exp_avg = view(moments.exp_avg);
-        state.exp_avg_sq = view(moments.exp_avg_sq);
+        state.exp_avg = shard.view(moments.exp_avg, i);
+        state.exp_avg_sq = shard.view(moments.exp_avg_sq, i);
       }
       states.push_back(std::move(state));
     }

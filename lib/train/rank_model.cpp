@@ -9,13 +9,8 @@
 #include "train/checkpoint_weights.hpp"
 
 namespace ppctl {
-namespace {
 
-at::ScalarType scalar_type(const std::string& name) {
-  if (name == "float32") return at::kFloat;
-  if (name == "bfloat16") return at::kBFloat16;
-  throw_error("model.dtype is '{}'; it must be float32 or bfloat16", name);
-}
+namespace {
 
 /// Where a job's first weights come from: a checkpoint, a Hugging Face folder, or the seed.
 class WeightSource {
@@ -30,13 +25,14 @@ class WeightSource {
     }
   }
 
-  void fill(StageModule& stage) const {
+  /// Fills `flat`, which has the layout of the group's flat buffers.
+  void fill(const ParameterGroup& group, const at::Tensor& flat) const {
     if (checkpoint_) {
-      load_checkpoint_weights(*checkpoint_, stage);
+      load_checkpoint_weights(*checkpoint_, group, flat);
     } else if (hf_) {
-      hf_->load(stage);
+      hf_->load(group, flat);
     } else {
-      initialize(stage, seed_);
+      initialize(group, flat, seed_);
     }
   }
 
@@ -48,30 +44,44 @@ class WeightSource {
 
 }  // namespace
 
-RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement, PipelineRank rank,
-                     const std::vector<int>& layer_counts)
-    : dtype_(scalar_type(job.model.dtype)) {
+at::ScalarType dtype_named(const std::string& name) {
+  if (name == "float32") return at::kFloat;
+  if (name == "bfloat16") return at::kBFloat16;
+  throw_error("the dtype is '{}'; it must be float32 or bfloat16", name);
+}
+
+at::ScalarType compute_dtype(const JobConfig& job) {
+  return dtype_named(job.precision.param.empty() ? job.model.dtype : job.precision.param);
+}
+
+RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement,
+                     const MeshCoordinates& place, const std::vector<int>& layer_counts) {
   const WeightSource weights(job, spec);
-  for (const StageId stage : placement.stages_of(rank)) {
-    const auto module = build_stage(spec, dtype_, stage_range(layer_counts, stage.value), job.seed);
-    weights.fill(*module);
+  for (const StageId stage : placement.stages_of(place.pp)) {
+    const auto module = build_stage(spec, compute_dtype(job), stage_range(layer_counts, stage.value), job.seed);
+    auto& shards = shards_.emplace_back();
+    for (ParameterGroup* group : module->parameter_groups()) {
+      shards.push_back(std::make_unique<GroupShard>(*group, place.dp_shard, job.parallel.dp_shard));
+      shards.back()->fill([&](const at::Tensor& flat) { weights.fill(*group, flat); });
+    }
     stages_.push_back(std::make_shared<PipelineStage>(module, stage.value, placement.num_stages()));
   }
 }
 
-std::vector<ParameterGroup*> RankModel::groups() const {
-  std::vector<ParameterGroup*> groups;
-  for (const StagePtr& stage : stages_) {
-    const auto own = stage->module().parameter_groups();
-    groups.insert(groups.end(), own.begin(), own.end());
-  }
-  return groups;
+std::vector<GroupShard*> RankModel::shards() const {
+  std::vector<GroupShard*> all;
+  for (const StageShards& stage : shards_by_stage()) all.insert(all.end(), stage.groups.begin(), stage.groups.end());
+  return all;
 }
 
-std::vector<StageParameters> RankModel::parameters() const {
-  std::vector<StageParameters> parameters;
-  for (const StagePtr& stage : stages_) parameters.push_back({stage->stage(), stage->module().parameter_groups()});
-  return parameters;
+std::vector<StageShards> RankModel::shards_by_stage() const {
+  std::vector<StageShards> all;
+  for (std::size_t chunk = 0; chunk < stages_.size(); ++chunk) {
+    StageShards stage{stages_[chunk]->stage(), {}};
+    for (const auto& shard : shards_[chunk]) stage.groups.push_back(shard.get());
+    all.push_back(std::move(stage));
+  }
+  return all;
 }
 
 bool RankModel::has_first_stage() const {
@@ -82,8 +92,8 @@ bool RankModel::has_last_stage() const {
   return std::ranges::any_of(stages_, [](const StagePtr& stage) { return stage->is_last(); });
 }
 
-void RankModel::zero_grad() {
-  for (ParameterGroup* group : groups()) group->zero_grad();
+void RankModel::clear_grads() {
+  for (const GroupShard* shard : shards()) shard->clear_grads();
 }
 
 }  // namespace ppctl

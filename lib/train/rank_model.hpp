@@ -1,37 +1,45 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "arch/job_model.hpp"
 #include "config/job_config.hpp"
 #include "model/family.hpp"
 #include "runtime/pipeline_schedule.hpp"
-#include "runtime/tied_weights.hpp"
+#include "shard/group_shard.hpp"
+#include "topology/mesh.hpp"
 #include "topology/placement.hpp"
 
 namespace ppctl {
 
-/// One rank's part of the model: its stages, filled with their first values.
+/// What a job computes with (precision.param, or model.dtype where that is left open).
+at::ScalarType compute_dtype(const JobConfig& job);
+/// A dtype by the name that a job has for it. Throws Error.
+at::ScalarType dtype_named(const std::string& name);
+
+/// One rank's part of the model: its stages, and its shards of their parameters, filled with their first values.
 class RankModel {
  public:
-  /// Builds and fills the stages of `rank`; reads its own layers only. Not collective. Throws Error.
-  RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement, PipelineRank rank,
+  /// Builds and fills the stages of a rank at `place`; reads its own layers only. Not collective. Throws Error.
+  RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement, const MeshCoordinates& place,
             const std::vector<int>& layer_counts);
 
   const std::vector<StagePtr>& stages() const { return stages_; }  ///< by chunk
-  /// Groups of all stages, by chunk.
-  std::vector<ParameterGroup*> groups() const;
-  /// What TiedWeights and StageReplicas want.
-  std::vector<StageParameters> parameters() const;
-  at::ScalarType dtype() const { return dtype_; }
+  /// Shards of all stages' groups, by chunk.
+  std::vector<GroupShard*> shards() const;
+  /// The same by stage.
+  std::vector<StageShards> shards_by_stage() const;
   bool has_first_stage() const;
   bool has_last_stage() const;
-  void zero_grad();
+  /// Zero gradients of what is whole here; frees those of shards.
+  void clear_grads();
 
  private:
-  at::ScalarType dtype_;
   std::vector<StagePtr> stages_;
+  std::vector<std::vector<std::unique_ptr<GroupShard>>> shards_;  ///< by chunk
 };
 
 }  // namespace ppctl

@@ -3,8 +3,8 @@
 namespace ppctl {
 namespace {
 
-StateTensor whole(std::string name, const at::Tensor& tensor) {
-  return {std::move(name), tensor.sizes().vec(), 0, tensor.size(0), tensor};
+StateTensor rows_of(std::string name, const AdamW::State& state, const at::Tensor& rows) {
+  return {std::move(name), state.parameter->shape, state.rows.begin, state.rows.end, rows};
 }
 
 }  // namespace
@@ -17,10 +17,10 @@ std::vector<StateTensor> state_tensors(AdamW& optimizer) {
   for (const AdamW::State& state : optimizer.states()) {
     const Parameter& parameter = *state.parameter;
     const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-    tensors.push_back(whole(name, state.data));
+    tensors.push_back(rows_of(name, state, state.data));
     if (!state.exp_avg.defined()) continue;
-    tensors.push_back(whole(exp_avg_name(name), state.exp_avg));
-    tensors.push_back(whole(exp_avg_sq_name(name), state.exp_avg_sq));
+    tensors.push_back(rows_of(exp_avg_name(name), state, state.exp_avg));
+    tensors.push_back(rows_of(exp_avg_sq_name(name), state, state.exp_avg_sq));
   }
   return tensors;
 }

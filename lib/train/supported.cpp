@@ -8,15 +8,11 @@ void check_supported(const JobConfig& job) {
   const auto refuse = [](bool asked, const char* key, const char* instead) {
     if (asked) throw_error("{} is not supported by this version of ppctl; {}", key, instead);
   };
-  refuse(job.parallel.dp_shard > 1, "parallel.dp_shard above 1", "use dp_replicate for data parallelism");
   refuse(job.parallel.ep > 1, "parallel.ep above 1", "leave it at 1");
   refuse(job.mpipe.enabled || job.pipeline.schedule == "mpipe_transpose", "mpipe", "leave the section out");
   refuse(!job.swap.layers.empty(), "swap", "leave the section out");
   refuse(job.recompute.full || job.recompute.attention || job.recompute.mlp, "recompute", "set it to none");
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");
-  refuse(!job.precision.param.empty() && job.precision.param != job.model.dtype,
-         "precision.param other than model.dtype", "leave the section out");
-  refuse(job.fsdp.reduce == "microbatch" || job.fsdp.reshard_after_forward, "fsdp", "leave the section out");
   refuse(job.link.latency_us > 0 || job.link.bandwidth_gbps > 0, "link", "leave the section out");
   refuse(job.pipeline.overlap_b_f, "pipeline.overlap_b_f", "set it to false");
   refuse(job.pipeline.post_validation, "pipeline.post_validation", "set it to false");

@@ -47,6 +47,7 @@ TrainResult Trainer::run() {
     if (store_ && (last || stop_ || (job_.checkpoint.every > 0 && state_.step % job_.checkpoint.every == 0))) save();
   }
   if (store_) store_->finish(deadline());
+  report_shards();
   result.stopped = stop_ && state_.step < total;
   if (!result.stopped) finish(result);
   result.state = state_;
@@ -56,9 +57,10 @@ TrainResult Trainer::run() {
 }
 
 void Trainer::announce() const {
-  say(fmt::format("{}: {} layers over {} stages as {}, {} microbatches of {} samples, {}", job_.name, spec_.num_layers,
-                  schedule_.num_stages(), fmt::join(layer_counts_, "+"), shape_.num_microbatches * shape_.accumulate,
-                  shape_.microbatch_size, schedule_.name));
+  say(fmt::format("{}: {} layers over {} stages as {}, {} microbatches of {} samples, {}, on {}", job_.name,
+                  spec_.num_layers, schedule_.num_stages(), fmt::join(layer_counts_, "+"),
+                  shape_.num_microbatches * shape_.accumulate, shape_.microbatch_size, schedule_.name,
+                  mesh_.to_text()));
   say(dataset_.description);
   if (!resumed_) return;
   say(fmt::format("resumed after step {} of {}", state_.step, total_steps()));
@@ -70,12 +72,13 @@ void Trainer::train_step() {
   note_epoch();
   const double lr = lr_schedule_->at(state_.step);
   const std::int64_t num_labels = loader_->num_labels(state_.step);
-  model_->zero_grad();
+  model_->clear_grads();
   part_ = StepPart{};
   run_batches(part_, num_labels > 0 ? 1.0 / static_cast<double>(num_labels) : 0.0);
+  // Gradients are summed over the shards' ranks by the schedule; then over replicas, copies of a stage and uses.
+  grad_replicas_->sum_grads(deadline());
   stage_replicas_->sum_grads(deadline());
   tied_->sum_grads(deadline());
-  grad_replicas_->sum_grads(deadline());
 
   part_.squared_norms.assign(norm_->num_slots(), 0.0);
   norm_->local(part_.squared_norms);
@@ -87,6 +90,7 @@ void Trainer::train_step() {
   norm_->clip(norm, job_.optimizer.clip_norm);
   if (store_) store_->before_update(deadline());
   optimizer_->step(lr);
+  if (fsdp_) model_->clear_grads();  // between steps a rank holds its shards alone
 
   stop_ = report.stop_requested;
   last_loss_ = report.loss;
@@ -101,6 +105,7 @@ void Trainer::run_batches(StepPart& part, double loss_scale) {
   const auto per_batch = static_cast<std::size_t>(shape_.num_microbatches);
   part.microbatches.assign(per_batch * static_cast<std::size_t>(shape_.accumulate), {});
   for (int batch = 0; batch < shape_.accumulate; ++batch) {
+    if (fsdp_) fsdp_->begin_batch(/*is_last=*/batch + 1 == shape_.accumulate);
     const StepResult& result = executor_->run(loader_->load(state_.step, batch, /*training=*/true, loss_scale));
     add_result(result, per_batch * static_cast<std::size_t>(batch), part);
   }
@@ -164,6 +169,16 @@ void Trainer::evaluate() {
   for (const auto& observer : observers_) observer->on_eval(record);
 }
 
+void Trainer::report_shards() const {
+  if (!fsdp_) return;
+  for (const StageShards& stage : model_->shards_by_stage()) {
+    const FsdpStats& stats = fsdp_->stats(stage.stage);
+    say(fmt::format("stage {}: {} all-gathers and {} reduce-scatters of {} groups, {:.1f} ms waited for them",
+                    stage.stage, stats.all_gathers, stats.reduce_scatters, stage.groups.size(),
+                    milliseconds(stats.wait)));
+  }
+}
+
 void Trainer::save() {
   if (saved_at_ == state_.step) return;
   communicator_.transport().set_status(fmt::format("step {}, saving", state_.step));
@@ -174,7 +189,9 @@ void Trainer::save() {
 void Trainer::finish(TrainResult& result) {
   if (store_ && job_.checkpoint.export_when == "final") export_model();
   if (job_.sample.prompt.empty()) return;
+  if (fsdp_) fsdp_->unshard_all();
   if (mesh_.index(MeshAxis::kDp, world_->rank()) == 0) result.sample = sample();
+  if (fsdp_) fsdp_->reshard_all();
   // The others wait here, so that none ends while a pipeline still writes.
   world_->barrier(Deadline::after_seconds(job_.timeout_s * std::max(1, job_.sample.tokens)));
 }
@@ -184,7 +201,7 @@ void Trainer::export_model() {
   agree(*world_, deadline(), [&] {
     if (!is_first_rank()) return std::string();
     std::filesystem::remove_all(folder);
-    export_checkpoint(step_folder(job_.checkpoint.folder, state_.step), folder, model_->dtype());
+    export_checkpoint(step_folder(job_.checkpoint.folder, state_.step), folder, dtype_named(job_.model.dtype));
     return std::string();
   });
   say(fmt::format("exported {}", folder));
@@ -196,7 +213,7 @@ std::string Trainer::sample() {
   request.seed = job_.seed;
   request.max_context = job_.data.sequence_length;
   request.timeout_s = job_.timeout_s;
-  return sample_text(request, *model_, schedule_.placement, pipeline_ranks_, *pipeline_);
+  return sample_text(request, *model_, schedule_.placement, pipeline_ranks_, axes_->along(MeshAxis::kPipeline));
 }
 
 }  // namespace ppctl

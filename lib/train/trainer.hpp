@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh_groups.hpp"
 #include "comm/transport.hpp"
 #include "config/job_config.hpp"
 #include "runtime/stage_replicas.hpp"
+#include "runtime/tied_weights.hpp"
 #include "schedule/schedule.hpp"
+#include "shard/fsdp.hpp"
 #include "topology/mesh.hpp"
 #include "train/checkpoint.hpp"
 #include "train/grad_norm.hpp"
@@ -73,6 +76,7 @@ class Trainer {
   void finish(TrainResult& result);
   void export_model();
   std::string sample();
+  void report_shards() const;
 
   bool is_first_rank() const { return world_->rank() == 0; }
   Deadline deadline() const { return Deadline::after_seconds(job_.timeout_s); }
@@ -85,7 +89,7 @@ class Trainer {
   Mesh mesh_;
   BatchShape shape_;
   std::unique_ptr<Group> world_;
-  std::unique_ptr<Group> pipeline_;
+  std::optional<MeshGroups> axes_;
   PipelineRanks pipeline_ranks_;
 
   ModelSpec spec_;
@@ -97,6 +101,7 @@ class Trainer {
   std::optional<LrSchedule> lr_schedule_;
   std::optional<AdamW> optimizer_;
 
+  std::unique_ptr<Fsdp> fsdp_;  ///< null where dp_shard is 1
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<TiedWeights> tied_;
   std::unique_ptr<StageReplicas> stage_replicas_;

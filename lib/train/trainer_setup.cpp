@@ -52,7 +52,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::prepare_alone() {
   const int rank = communicator_.transport().rank();
-  mesh_ = Mesh(job_.parallel.pp, job_.parallel.dp_replicate, job_.parallel.dp_shard);
+  mesh_ = Mesh(job_.parallel.pp, job_.parallel.dp_replicate, job_.parallel.dp_shard, job_.parallel.ep);
   shape_ = BatchShape::of(job_);
   pipeline_ranks_ = {&communicator_.transport(), mesh_.coordinates(rank).pp,
                      mesh_.ranks_along(MeshAxis::kPipeline, rank)};
@@ -71,8 +71,8 @@ void Trainer::prepare_alone() {
   }
   check_evaluation(job_, dataset_, shape_);
   lr_schedule_.emplace(job_.lr_schedule, job_.optimizer.lr, total_steps());
-  model_.emplace(job_, spec_, schedule_.placement, pipeline_ranks_.rank, layer_counts_);
-  optimizer_.emplace(job_.optimizer, model_->groups());
+  model_.emplace(job_, spec_, schedule_.placement, mesh_.coordinates(rank), layer_counts_);
+  optimizer_.emplace(job_.optimizer, model_->shards());
 
   const BatchNeeds needs{model_->has_first_stage(), model_->has_last_stage()};
   const int replica = mesh_.index(MeshAxis::kDp, rank);
@@ -88,22 +88,20 @@ void Trainer::prepare_alone() {
 
 void Trainer::connect() {
   const int rank = world_->rank();
-  const auto groups = model_->groups();
-  const auto parameters = model_->parameters();
+  const auto shards = model_->shards();
+  const auto by_stage = model_->shards_by_stage();
   const int replica = mesh_.index(MeshAxis::kDp, rank);
-  pipeline_ = communicator_.group(pipeline_ranks_.world_ranks, fmt::format("pipeline {}", replica));
-  tied_ = std::make_unique<TiedWeights>(communicator_, *pipeline_, parameters, fmt::format("tied {}", replica));
+  const at::ScalarType reduce_dtype = dtype_named(job_.precision.reduce);
+  axes_.emplace(communicator_, mesh_);
+  tied_ = std::make_unique<TiedWeights>(communicator_, axes_->along(MeshAxis::kPipeline), by_stage,
+                                        fmt::format("tied {}", replica));
   tied_->equalise_values(deadline());
-  stage_replicas_ = std::make_unique<StageReplicas>(communicator_, schedule_.placement, pipeline_ranks_.rank,
-                                                    pipeline_ranks_.world_ranks, parameters,
-                                                    fmt::format("stage replicas {}", replica));
-  std::unique_ptr<Group> replicas;
-  if (job_.dp() > 1) {
-    replicas = communicator_.group(mesh_.ranks_along(MeshAxis::kDp, rank),
-                                   fmt::format("replicas of {}", pipeline_ranks_.rank));
-  }
-  grad_replicas_ = std::make_unique<GradReplicas>(std::move(replicas), groups);
-  norm_ = std::make_unique<GradNorm>(groups, *world_, deadline());
+  optimizer_->publish();
+  stage_replicas_ =
+      std::make_unique<StageReplicas>(communicator_, schedule_.placement, pipeline_ranks_.rank,
+                                      pipeline_ranks_.world_ranks, by_stage, fmt::format("stage replicas {}", replica));
+  grad_replicas_ = std::make_unique<GradReplicas>(axes_->along(MeshAxis::kDpReplicate), shards, reduce_dtype);
+  norm_ = std::make_unique<GradNorm>(shards, *world_, deadline());
   const auto microbatches =
       static_cast<std::size_t>(shape_.num_microbatches) * static_cast<std::size_t>(shape_.accumulate);
   exchange_ = std::make_unique<StepExchange>(*world_, norm_->num_slots(), microbatches);
@@ -111,13 +109,23 @@ void Trainer::connect() {
   ExecutorOptions executor_options;
   executor_options.timeout_s = job_.timeout_s;
   executor_ = std::make_unique<Executor>(schedule_, pipeline_ranks_, model_->stages(), executor_options);
+  if (job_.parallel.dp_shard > 1) {
+    FsdpOptions fsdp;
+    fsdp.reduce_every_microbatch = job_.fsdp.reduce == "microbatch";
+    fsdp.reduce_dtype = reduce_dtype;
+    fsdp.timeout_s = job_.timeout_s;
+    fsdp_ = std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), by_stage, fsdp);
+    executor_->set_hooks({.shard = fsdp_.get()});
+  }
 
   if (!job_.checkpoint.folder.empty()) {
-    store_ = std::make_unique<CheckpointStore>(job_, spec_, model_->dtype(), *optimizer_, *world_, deadline());
+    store_ = std::make_unique<CheckpointStore>(job_, spec_, dtype_named(job_.model.dtype), *optimizer_, *world_,
+                                               deadline());
     store_->on_saved([this](const std::string& text) { say(text); });
     if (job_.checkpoint.resume) resumed_ = store_->resume(deadline());
   }
   if (resumed_) {
+    optimizer_->publish();
     state_ = resumed_->state;
     saved_at_ = state_.step;
     loader_->begin_at(state_.step, state_.samples);

@@ -193,6 +193,7 @@ class CountingHooks : public ShardHooks, public SwapHooks, public PreprocessHook
 
   void unshard(StageId) override { ++shard; }
   void reshard(StageId) override { ++shard; }
+  void before_compute(StageId, bool) override {}
   void reduce_grad(StageId) override { ++shard; }
   void launch_offload(StepContext& context) override { count(context); }
   void wait_offload(StepContext& context) override { count(context); }

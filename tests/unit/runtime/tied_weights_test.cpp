@@ -32,12 +32,14 @@ std::unique_ptr<ParameterGroup> one(const std::string& name, const std::string& 
 void tie_and_check(int num_ranks, const std::vector<int>& ranks, const std::vector<float>& grads, float sum) {
   run_inproc(num_ranks, [&](Communicator& communicator) {
     std::vector<std::unique_ptr<ParameterGroup>> groups;
-    std::vector<StageParameters> stages;
+    std::vector<std::unique_ptr<GroupShard>> shards;
+    std::vector<StageShards> stages;
     for (std::size_t use = 0; use < ranks.size(); ++use) {
       if (ranks[use] != communicator.transport().rank()) continue;
       const std::string name = use == 0 ? "embed" : fmt::format("use {}", use);
       groups.push_back(one(name, use == 0 ? "" : "embed", static_cast<float>(use) + 1, grads[use]));
-      stages.push_back({StageId(static_cast<int>(use)), {groups.back().get()}});
+      shards.push_back(std::make_unique<GroupShard>(*groups.back()));
+      stages.push_back({StageId(static_cast<int>(use)), {shards.back().get()}});
     }
     std::vector<int> all(static_cast<std::size_t>(num_ranks));
     std::iota(all.begin(), all.end(), 0);
@@ -76,7 +78,9 @@ TEST(TiedWeights, OfAStageWithTwoCopiesCountOnce) {
     // Both ranks hold stages 0 and 1; the copies of a gradient are equal already.
     const auto embedding = one("embed", "", 1, 5);
     const auto head = one("head", "embed", 2, 7);
-    std::vector<StageParameters> stages = {{StageId(0), {embedding.get()}}, {StageId(1), {head.get()}}};
+    GroupShard embedding_shard(*embedding);
+    GroupShard head_shard(*head);
+    std::vector<StageShards> stages = {{StageId(0), {&embedding_shard}}, {StageId(1), {&head_shard}}};
     if (!first) std::swap(stages[0], stages[1]);
     const std::vector<int> all = {0, 1};
     const auto pipeline = communicator.group(all, "pipeline");
@@ -92,7 +96,8 @@ std::string error_of(const std::function<std::unique_ptr<ParameterGroup>(int)>& 
     run_inproc(2, [&](Communicator& communicator) {
       const int rank = communicator.transport().rank();
       const auto group = group_of(rank);
-      const std::vector<StageParameters> stages = {{StageId(rank), {group.get()}}};
+      GroupShard shard(*group);
+      const std::vector<StageShards> stages = {{StageId(rank), {&shard}}};
       const std::vector<int> all = {0, 1};
       const auto pipeline = communicator.group(all, "pipeline");
       TiedWeights tied(communicator, *pipeline, stages);

@@ -112,7 +112,12 @@ class RankJob {
       const int end = (stage.value + 1) * num_layers / num_stages;
       const auto module = make_module(job, begin, end, stage.value == num_stages - 1);
       stages_.push_back(std::make_shared<PipelineStage>(module, stage.value, num_stages));
-      parameters_.push_back({stage, module->parameter_groups()});
+      StageShards shards{stage, {}};
+      for (ParameterGroup* group : module->parameter_groups()) {
+        shards_.push_back(std::make_unique<GroupShard>(*group));
+        shards.groups.push_back(shards_.back().get());
+      }
+      parameters_.push_back(std::move(shards));
     }
   }
 
@@ -137,9 +142,7 @@ class RankJob {
  private:
   template <class Visit>
   void for_each_group(Visit visit) {
-    for (const StageParameters& stage : parameters_) {
-      for (ParameterGroup* group : stage.groups) visit(*group);
-    }
+    for (const auto& shard : shards_) visit(shard->group());
   }
 
   void run_step(Executor& executor, int step, Result& result, std::mutex& mutex) {
@@ -186,7 +189,8 @@ class RankJob {
   Communicator& communicator_;
   PipelineRank rank_;
   std::vector<std::shared_ptr<PipelineStage>> stages_;
-  std::vector<StageParameters> parameters_;
+  std::vector<std::unique_ptr<GroupShard>> shards_;
+  std::vector<StageShards> parameters_;
 };
 
 }  // namespace

@@ -38,8 +38,12 @@ double norm_of(int ranks, const std::function<Groups(int)>& make) {
     for (int rank = 0; rank < ranks; ++rank) all.push_back(rank);
     const auto world = communicator.group(all, "world");
     const Groups groups = make(world->rank());
-    std::vector<ParameterGroup*> pointers;
-    for (const auto& group : groups) pointers.push_back(group.get());
+    std::vector<std::unique_ptr<GroupShard>> shards;
+    std::vector<GroupShard*> pointers;
+    for (const auto& group : groups) {
+      shards.push_back(std::make_unique<GroupShard>(*group));
+      pointers.push_back(shards.back().get());
+    }
     const GradNorm norm(pointers, *world, soon());
     std::vector<double> mine(norm.num_slots(), 0.0);
     norm.local(mine);
@@ -99,7 +103,8 @@ TEST(GradNorm, ClipsByTheRuleOfTheReference) {
   run_inproc(1, [](Communicator& communicator) {
     const auto world = communicator.group(std::vector<int>{0}, "world");
     const auto group = group_of("w", 4, 2.0F);
-    const GradNorm norm({group.get()}, *world, soon());
+    GroupShard shard(*group);
+    const GradNorm norm({&shard}, *world, soon());
     norm.clip(4.0, 0.0);
     norm.clip(4.0, 5.0);
     norm.clip(std::numeric_limits<double>::quiet_NaN(), 1.0);

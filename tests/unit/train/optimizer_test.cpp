@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "model/flat_storage.hpp"
+
 namespace ppctl {
 namespace {
 
@@ -59,7 +61,8 @@ void expect_update(const std::string& decay_mode) {
   OptimizerConfig config;
   config.decay = decay_mode;
   config.weight_decay = 0.3;
-  AdamW optimizer(config, {&group});
+  GroupShard shard(group);
+  AdamW optimizer(config, {&shard});
   for (int step = 0; step < 3; ++step) optimizer.step(0.01);
   EXPECT_EQ(optimizer.num_steps(), 3);
   for (const int i : {0, 1, 3}) {
@@ -78,7 +81,8 @@ TEST(AdamW, FollowsItsDefinitionWithDecayOfMatricesAlone) { expect_update("matri
 
 TEST(AdamW, ShowsTheStateOfTrainableParametersAsViews) {
   ParameterGroup group = make_group();
-  AdamW optimizer({}, {&group});
+  GroupShard shard(group);
+  AdamW optimizer({}, {&shard});
   const auto states = optimizer.states();
   ASSERT_EQ(states.size(), 4u);
   EXPECT_FALSE(states[2].exp_avg.defined());
@@ -90,14 +94,17 @@ TEST(AdamW, ShowsTheStateOfTrainableParametersAsViews) {
 
 TEST(AdamW, GoesOnFromStateThatWasSaved) {
   ParameterGroup whole = make_group();
-  AdamW uninterrupted({}, {&whole});
+  GroupShard whole_shard(whole);
+  AdamW uninterrupted({}, {&whole_shard});
   for (int step = 0; step < 4; ++step) uninterrupted.step(0.01);
 
   ParameterGroup first = make_group();
-  AdamW before({}, {&first});
+  GroupShard first_shard(first);
+  AdamW before({}, {&first_shard});
   for (int step = 0; step < 2; ++step) before.step(0.01);
   ParameterGroup second = make_group();
-  AdamW after({}, {&second});
+  GroupShard second_shard(second);
+  AdamW after({}, {&second_shard});
   auto from = before.states();
   auto to = after.states();
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -109,6 +116,50 @@ TEST(AdamW, GoesOnFromStateThatWasSaved) {
   after.set_num_steps(before.num_steps());
   for (int step = 0; step < 2; ++step) after.step(0.01);
   EXPECT_TRUE(at::equal(second.flat_data(), whole.flat_data()));
+}
+
+TEST(AdamW, UpdatesTheShardsOfAGroupAsItUpdatesTheWhole) {
+  ParameterGroup whole = make_group();
+  GroupShard all(whole);
+  AdamW alone({}, {&all});
+  alone.step(0.01);
+  for (const int index : {0, 1, 2}) {
+    ParameterGroup group = make_group();
+    const ParameterGroup start = make_group();
+    GroupShard shard(group, index, 3);
+    restore_storage(shard.flat_grad());
+    for (const int i : {0, 1, 2, 3}) {
+      shard.grad(i).copy_(start.grad(i).narrow(0, shard.rows(i).begin, shard.rows(i).size()));
+    }
+    AdamW optimizer({}, {&shard});
+    optimizer.step(0.01);
+    for (const int i : {0, 1, 2, 3}) {
+      const at::Tensor rows = whole.data(i).narrow(0, shard.rows(i).begin, shard.rows(i).size());
+      EXPECT_TRUE(at::allclose(shard.master(i), rows, 1e-6, 1e-7)) << "shard " << index << ", parameter " << i;
+    }
+  }
+}
+
+TEST(AdamW, KeepsDigitsThatBFloat16WeightsCannotHold) {
+  ParameterGroup group("layer", at::kBFloat16);
+  group.add(parameter("w", {4, 4}));
+  group.allocate();
+  group.data(0).fill_(1.0);
+  GroupShard shard(group);
+  OptimizerConfig config;
+  config.weight_decay = 0.0;
+  AdamW optimizer(config, {&shard});
+  EXPECT_EQ(optimizer.states()[0].data.scalar_type(), at::kFloat);
+  EXPECT_EQ(optimizer.states()[0].exp_avg.scalar_type(), at::kFloat);
+  // Ten steps of 1e-4 each: a hundredth of the distance to the next bfloat16 below 1, so that only a master adds them
+  // up.
+  group.grad(0).fill_(1.0);
+  for (int step = 0; step < 10; ++step) optimizer.step(1e-4);
+  EXPECT_TRUE(at::allclose(shard.master(0), at::full({4, 4}, 0.999F), 1e-5));
+  EXPECT_TRUE(at::equal(group.data(0), at::ones({4, 4}, at::kBFloat16)));
+  for (int step = 0; step < 40; ++step) optimizer.step(1e-4);
+  EXPECT_TRUE(at::equal(group.data(0), shard.master(0).to(at::kBFloat16)));
+  EXPECT_LT(group.data(0)[0][0].item<float>(), 1.0F);
 }
 
 }  // namespace

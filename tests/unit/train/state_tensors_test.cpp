@@ -17,7 +17,8 @@ std::unique_ptr<ParameterGroup> some_group() {
 
 TEST(StateTensors, NamesValuesAndMomentsOfWhatIsTrained) {
   const auto group = some_group();
-  AdamW optimizer(OptimizerConfig{}, {group.get()});
+  GroupShard shard(*group);
+  AdamW optimizer(OptimizerConfig{}, {&shard});
   std::vector<std::string> names;
   for (const StateTensor& tensor : state_tensors(optimizer)) names.push_back(tensor.name);
   EXPECT_EQ(names,
@@ -28,7 +29,8 @@ TEST(StateTensors, NamesValuesAndMomentsOfWhatIsTrained) {
 
 TEST(StateTensors, AreViewsOfWholeTensorsWhereNothingIsSharded) {
   const auto group = some_group();
-  AdamW optimizer(OptimizerConfig{}, {group.get()});
+  GroupShard shard(*group);
+  AdamW optimizer(OptimizerConfig{}, {&shard});
   for (StateTensor& tensor : state_tensors(optimizer)) {
     EXPECT_EQ(tensor.row_begin, 0);
     EXPECT_EQ(tensor.row_end, tensor.shape.front());
@@ -38,6 +40,21 @@ TEST(StateTensors, AreViewsOfWholeTensorsWhereNothingIsSharded) {
   }
   EXPECT_TRUE(group->data(1).eq(7.0).all().item<bool>());
   EXPECT_TRUE(optimizer.states().front().exp_avg_sq.eq(7.0).all().item<bool>());
+}
+
+TEST(StateTensors, AreTheRowsThatARankOwns) {
+  for (const int index : {0, 1}) {
+    const auto group = some_group();
+    group->data(0).copy_(at::arange(12).view({3, 4}));
+    GroupShard shard(*group, index, 2);
+    AdamW optimizer(OptimizerConfig{}, {&shard});
+    const std::vector<StateTensor> tensors = state_tensors(optimizer);
+    EXPECT_EQ(tensors[0].shape, (std::vector<std::int64_t>{3, 4}));
+    EXPECT_EQ(tensors[0].row_begin, index == 0 ? 0 : 2);
+    EXPECT_EQ(tensors[0].row_end, index == 0 ? 2 : 3);
+    EXPECT_TRUE(at::equal(tensors[0].local, at::arange(12, at::kFloat).view({3, 4}).narrow(0, 2 * index, 2 - index)));
+    EXPECT_EQ(tensors[1].local.sizes(), tensors[0].local.sizes());
+  }
 }
 
 }  // namespace

@@ -165,10 +165,9 @@ TEST(Trainer, RefusesByNameWhatItCannotDo) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", some_text());
   JobConfig job = tiny_job(text);
-  job.parallel.dp_shard = 2;
-  EXPECT_EQ(
-      text_of<AgreedError>([&] { run_job(job); }),
-      "parallel.dp_shard above 1 is not supported by this version of ppctl; use dp_replicate for data parallelism");
+  job.recompute.full = true;
+  EXPECT_EQ(text_of<AgreedError>([&] { run_job(job); }),
+            "recompute is not supported by this version of ppctl; set it to none");
   job = tiny_job(text);
   job.device = "cuda";
   EXPECT_EQ(text_of<AgreedError>([&] { run_job(job); }),
