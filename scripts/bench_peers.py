@@ -2,6 +2,7 @@
 """Runs ppctl and PyTorch's torch.distributed.pipelining on the same workloads in turns, and prints their step times side by side.
 
     scripts/bench_peers.py --peers PATH/TO/peers --workload latency small medium --pp 2 4 --schedule gpipe 1f1b --rounds 3
+    scripts/bench_peers.py --peers PATH/TO/peers --pp 2 --dp 2 --schedule 1f1b      # FSDP2 beside fsdp, on pp x dp ranks
 
 PATH/TO/peers holds workloads.json, model.py and torch_pipelining.py (PyTorch's side). Both sides start from the same weights (drawn by
 model.py and handed to ppctl as a Hugging Face folder) and train on the same tokens, so that their losses must agree: the table has them.
@@ -39,8 +40,9 @@ def hugging_face_name(name):
     return "model." + name
 
 
-def write_inputs(model, name, folder):
-    """Writes the workload's weights as a Hugging Face folder and its tokens as a flat file; returns the workload."""
+def write_inputs(model, name, folder, dps):
+    """Writes the workload's weights as a Hugging Face folder and its tokens as a flat file for each number of replicas, whose batches
+    follow each other in it; returns the workload."""
     import torch
     from safetensors.torch import save_file
     w = model.load_workload(name)
@@ -52,23 +54,24 @@ def write_inputs(model, name, folder):
               "num_key_value_heads": w.n_kv_heads, "head_dim": w.head_dim, "max_position_embeddings": w.seq_len,
               "rms_norm_eps": w.rms_eps, "rope_theta": w.rope_theta, "tie_word_embeddings": w.tied_head, "dtype": w.dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    inputs, targets = model.token_batch(w)
     # ppctl reads samples of S tokens whose labels are the next ones, so a sample's last label is the next sample's first token. The peers'
     # batch has an own last label for each sample: a file of rows of S + 1 tokens (stride S + 1) keeps it.
-    rows = torch.cat((inputs, targets[:, -1:]), dim=1)
-    rows.to(torch.uint16).numpy().tofile(folder / "tokens.bin")
+    for dp in dps:
+        batches = [model.token_batch(w, replica) for replica in range(dp)]
+        rows = torch.cat([torch.cat((inputs, targets[:, -1:]), dim=1) for inputs, targets in batches])
+        rows.to(torch.uint16).numpy().tofile(folder / f"tokens-{dp}.bin")
     return w
 
 
-def job(w, folder, schedule, pp, log):
+def job(w, folder, schedule, pp, dp, log):
     """The YAML of a run."""
     chunks = 2 if schedule in ("interleaved_1f1b", "looped_bfs", "interleaved_zb", "zb_v", "dualpipe_v") else 1
     return f"""name: bench-{w.name}
 steps: {WARMUP + STEPS}
 model: {{from: {folder}}}
-data: {{kind: tokens, path: {folder}/tokens.bin, token_dtype: uint16, sequence_length: {w.seq_len}, stride: {w.seq_len + 1}, order: sequential}}
-batch: {{global_size: {w.batch}, microbatch_size: {w.microbatch_size}}}
-parallel: {{pp: {pp}}}
+data: {{kind: tokens, path: {folder}/tokens-{dp}.bin, token_dtype: uint16, sequence_length: {w.seq_len}, stride: {w.seq_len + 1}, order: sequential}}
+batch: {{global_size: {w.batch * dp}, microbatch_size: {w.microbatch_size}}}
+parallel: {{pp: {pp}, dp_shard: {dp}}}
 pipeline: {{schedule: {schedule}, chunks: {chunks}}}
 optimizer: {{name: adamw, lr: 1.0e-3, betas: [0.9, 0.999], eps: 1.0e-8, weight_decay: 0.01, decay: all, clip_norm: 0}}
 lr_schedule: {{kind: constant}}
@@ -82,10 +85,10 @@ def environment():
                 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_btl_vader_single_copy_mechanism="none")
 
 
-def run_peer(args, name, schedule, pp):
+def run_peer(args, name, schedule, pp, dp):
     """One run of PyTorch's side: (median step in seconds, first loss, last loss)."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(pp),
-               str(args.peers / "torch_pipelining.py"), "--workload", name, "--schedule", PEER_NAMES[schedule], "--pin",
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(pp * dp),
+               str(args.peers / "torch_pipelining.py"), "--workload", name, "--schedule", PEER_NAMES[schedule], "--dp", str(dp), "--pin",
                "--warmup", str(WARMUP), "--steps", str(STEPS)]
     out = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=900)
     lines = [line for line in out.stdout.splitlines() if line.startswith("{")]
@@ -95,13 +98,13 @@ def run_peer(args, name, schedule, pp):
     return record["step_median_s"], record["first_loss"], record["last_loss"]
 
 
-def run_ppctl(args, w, folder, schedule, pp):
+def run_ppctl(args, w, folder, schedule, pp, dp):
     """One run of ppctl: the same triple."""
     log = folder / "run.jsonl"
     log.unlink(missing_ok=True)
     config = folder / "job.yaml"
-    config.write_text(job(w, folder, schedule, pp, log))
-    command = ["mpirun", "-np", str(pp), "--oversubscribe", "--bind-to", "none", str(args.ppctl), "train", "--config", str(config)]
+    config.write_text(job(w, folder, schedule, pp, dp, log))
+    command = ["mpirun", "-np", str(pp * dp), "--oversubscribe", "--bind-to", "none", str(args.ppctl), "train", "--config", str(config)]
     out = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=900)
     if out.returncode:
         sys.exit(f"{' '.join(command)}\n{out.stdout}{out.stderr}")
@@ -118,34 +121,35 @@ def main():
     parser.add_argument("--workload", nargs="+", default=["latency", "small", "medium"])
     parser.add_argument("--schedule", nargs="+", default=["gpipe", "1f1b"], choices=sorted(PEER_NAMES))
     parser.add_argument("--pp", nargs="+", type=int, default=[2, 4])
+    parser.add_argument("--dp", nargs="+", type=int, default=[1], help="ranks that share the parameters of a stage (FSDP)")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     args.peers = args.peers.resolve()
     sys.path.insert(0, str(args.peers))
     import model
 
-    cases = [(name, pp, schedule) for name in args.workload for pp in args.pp for schedule in args.schedule]
+    cases = [(name, pp, dp, schedule) for name in args.workload for pp in args.pp for dp in args.dp for schedule in args.schedule]
     results = {case: ([], []) for case in cases}
     with tempfile.TemporaryDirectory() as scratch:
         workloads, folders = {}, {}
         for name in args.workload:
             folders[name] = pathlib.Path(scratch) / name
             folders[name].mkdir()
-            workloads[name] = write_inputs(model, name, folders[name])
+            workloads[name] = write_inputs(model, name, folders[name], args.dp)
         for turn in range(args.rounds):
-            for name, pp, schedule in cases:
-                results[name, pp, schedule][0].append(run_peer(args, name, schedule, pp))
-                results[name, pp, schedule][1].append(run_ppctl(args, workloads[name], folders[name], schedule, pp))
-                print(f"round {turn + 1}: {name} pp={pp} {schedule}: PyTorch {results[name, pp, schedule][0][-1][0]:.4f} s, "
-                      f"ppctl {results[name, pp, schedule][1][-1][0]:.4f} s", file=sys.stderr)
+            for name, pp, dp, schedule in cases:
+                results[name, pp, dp, schedule][0].append(run_peer(args, name, schedule, pp, dp))
+                results[name, pp, dp, schedule][1].append(run_ppctl(args, workloads[name], folders[name], schedule, pp, dp))
+                peer, ours = (side[-1][0] for side in results[name, pp, dp, schedule])
+                print(f"round {turn + 1}: {name} pp={pp} dp={dp} {schedule}: PyTorch {peer:.4f} s, ppctl {ours:.4f} s", file=sys.stderr)
 
     print(f"{datetime.date.today()}, {os.cpu_count()} cores, {args.rounds} alternating rounds, median step in seconds "
           f"(range of the rounds)\n")
-    print("| workload | pp | schedule | PyTorch | ppctl | PyTorch / ppctl | first loss, both | last loss, both |")
-    print("|---|---|---|---|---|---|---|---|")
-    for (name, pp, schedule), (peer, ours) in results.items():
+    print("| workload | pp | dp | schedule | PyTorch | ppctl | PyTorch / ppctl | first loss, both | last loss, both |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for (name, pp, dp, schedule), (peer, ours) in results.items():
         a, b = [r[0] for r in peer], [r[0] for r in ours]
-        print(f"| {name} | {pp} | {schedule} | {statistics.median(a):.4f} ({min(a):.4f}-{max(a):.4f}) | {statistics.median(b):.4f} "
+        print(f"| {name} | {pp} | {dp} | {schedule} | {statistics.median(a):.4f} ({min(a):.4f}-{max(a):.4f}) | {statistics.median(b):.4f} "
               f"({min(b):.4f}-{max(b):.4f}) | {statistics.median(x / y for x, y in zip(a, b)):.2f} | {peer[0][1]:.5f} {ours[0][1]:.5f} | "
               f"{peer[0][2]:.5f} {ours[0][2]:.5f} |")
 

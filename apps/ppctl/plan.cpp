@@ -1,5 +1,6 @@
 #include "plan.hpp"
 
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "simulate/compare.hpp"
 #include "simulate/plan_report.hpp"
 #include "simulate/zero_bubble_table.hpp"
+#include "topology/mesh.hpp"
 #include "trace/chrome_trace.hpp"
 #include "trace/svg.hpp"
 
@@ -52,6 +54,23 @@ std::size_t num_steps(const Schedule& schedule) {
   std::size_t steps = 0;
   for (const RankSteps& rank : schedule.ranks) steps += rank.steps.size();
   return steps;
+}
+
+/// The mesh of a job's ranks, and which ranks form a group along each axis.
+std::string mesh_text(const JobConfig& job) {
+  const Mesh mesh(job.parallel.pp, job.parallel.dp_replicate, job.parallel.dp_shard);
+  std::string text = "mesh: " + mesh.to_text() + "\n";
+  for (const MeshAxis axis : {MeshAxis::kPipeline, MeshAxis::kDpReplicate, MeshAxis::kDpShard}) {
+    if (mesh.size(axis) == 1) continue;
+    constexpr std::size_t kMostShown = 8;
+    const std::vector<std::vector<int>> groups = mesh.groups(axis);
+    text += fmt::format("  {:<12} ", to_string(axis));
+    for (std::size_t i = 0; i < std::min(groups.size(), kMostShown); ++i) {
+      text += fmt::format("{}[{}]", i == 0 ? "" : " ", fmt::join(groups[i], " "));
+    }
+    text += groups.size() > kMostShown ? fmt::format(" and {} more\n", groups.size() - kMostShown) : "\n";
+  }
+  return text + "\n";
 }
 
 std::string csv_text(const Schedule& schedule) {
@@ -105,6 +124,7 @@ void print_schedule(const PlanOptions& options, const JobConfig& job) {
     schedule = schedule_of_job(job, chunk_costs(costs));
   }
   if (!options.save.empty()) save(options.save, schedule);
+  if (options.format == "text" && job.dp() > 1) print(mesh_text(job));
   print_report(options, schedule, costs);
 }
 
