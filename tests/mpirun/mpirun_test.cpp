@@ -88,6 +88,18 @@ TEST_F(Mpirun, ProcessesGiveTheBitsOfOneRank) {
   }
 }
 
+TEST_F(Mpirun, ProcessesThatShareParametersGiveTheSameBitsForAnyPipeline) {
+  const auto train = [&](const std::string& log, int pp, const std::string& options) {
+    const std::string mesh = " --set parallel.pp=" + std::to_string(pp) + " --set parallel.dp_shard=2 ";
+    const Result result = run(command(2 * pp, log, "--set steps=4" + mesh + options));
+    EXPECT_EQ(result.status, 0) << result.output;
+    return losses(log);
+  };
+  const std::string expected = train("shards.jsonl", 1, "");
+  ASSERT_EQ(std::count(expected.begin(), expected.end(), '\n'), 4);
+  EXPECT_EQ(train("shards-zb_v.jsonl", 2, "--set pipeline.schedule=zb_v"), expected);
+}
+
 std::string contents(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;

@@ -161,6 +161,22 @@ TEST(Trainer, ContinuesAPromptAsOneRankDoes) {
   EXPECT_EQ(run_job(tiny_job(text, interleaved)).result.sample, split.result.sample);
 }
 
+TEST(Trainer, EvaluatesAndContinuesAPromptWithShardedParameters) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", some_text());
+  std::vector<std::string> sets{"data.eval_fraction=0.2", "eval.every=2",    "eval.batches=3",
+                                "sample.prompt='line '",  "sample.tokens=8", "parallel.dp_replicate=2"};
+  const RunLog replicated = run_job(tiny_job(text, sets));
+  sets.back() = "parallel.dp_shard=2";
+  for (const char* reshard : {"false", "true"}) {
+    sets.push_back(std::string("fsdp.reshard_after_forward=") + reshard);
+    const RunLog sharded = run_job(tiny_job(text, sets));
+    ASSERT_EQ(sharded.evals.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(sharded.evals[i].loss, replicated.evals[i].loss, 1e-5);
+    EXPECT_EQ(sharded.result.sample, replicated.result.sample);
+  }
+}
+
 TEST(Trainer, RefusesByNameWhatItCannotDo) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", some_text());
