@@ -23,18 +23,24 @@ using test::tiny_job;
 
 struct Layout {
   const char* name;
-  int dp;
+  /// Layouts that share it give the same bits. Others sum gradients or their norms in another order.
+  std::string dp;
   std::vector<std::string> sets;
 };
 
 const std::vector<Layout>& layouts() {
   static const std::vector<Layout> all = {
-      {"one rank", 1, {"parallel.pp=1"}},
-      {"pp 4, 1f1b", 1, {"parallel.pp=4"}},
-      {"pp 2, dp 2, interleaved_1f1b",
-       2,
+      {"one rank", "1", {"parallel.pp=1"}},
+      {"pp 4, 1f1b", "1", {"parallel.pp=4"}},
+      {"pp 2, dp_replicate 2, interleaved_1f1b",
+       "replicate 2",
        {"parallel.pp=2", "parallel.dp_replicate=2", "pipeline.schedule=interleaved_1f1b", "pipeline.chunks=2"}},
-      {"pp 2, zb_v", 1, {"parallel.pp=2", "pipeline.schedule=zb_v"}},
+      {"pp 2, zb_v", "1", {"parallel.pp=2", "pipeline.schedule=zb_v"}},
+      {"pp 2, dp_shard 2, interleaved_1f1b",
+       "shard 2",
+       {"parallel.pp=2", "parallel.dp_shard=2", "pipeline.schedule=interleaved_1f1b", "pipeline.chunks=2"}},
+      {"dp_shard 2", "shard 2", {"parallel.pp=1", "parallel.dp_shard=2"}},
+      {"dp_shard 4", "shard 4", {"parallel.pp=1", "parallel.dp_shard=4"}},
   };
   return all;
 }
@@ -91,6 +97,18 @@ TEST_F(Resume, GoesOnWithTiedWeightsWhereverTheirUsesLie) {
   run_job(job(four, {"steps=3", tied, keep()}));
   EXPECT_EQ(run_job(job(one, {"steps=4", tied, keep()})).steps.at(0).loss, whole.steps[3].loss);
   EXPECT_EQ(run_job(job(four, {"steps=5", tied, keep()})).steps.at(0).loss, whole.steps[4].loss);
+}
+
+TEST_F(Resume, ConvertsBetweenDtypes) {
+  const Layout& layout = layouts()[0];
+  const RunLog whole = run_job(job(layout, {"steps=4"}));
+  run_job(job(layout, {"steps=3", keep()}));
+  const RunLog half = run_job(job(layout, {"steps=4", keep(), "model.dtype=bfloat16"}));
+  ASSERT_EQ(half.steps.size(), 1u);
+  EXPECT_NEAR(half.steps[0].loss, whole.steps[3].loss, 0.02 * whole.steps[3].loss);
+  const RunLog back = run_job(job(layout, {"steps=5", keep()}));
+  ASSERT_EQ(back.steps.size(), 1u);
+  EXPECT_EQ(back.steps[0].step, 4);
 }
 
 TEST_F(Resume, LeavesNoSampleOutWhenTheGlobalBatchChanges) {
