@@ -20,6 +20,7 @@ Executor::Executor(const Schedule& schedule, PipelineRanks ranks, std::vector<st
       training_(whole_program(schedule, ranks_.rank)),
       forward_only_(forward_program(schedule, ranks_.rank)),
       router_(schedule, ranks_, options.tag_space) {
+  if (options_.validates) optimistic_ = optimistic_part(schedule, ranks_.rank);
   PPCTL_CHECK_EQ(static_cast<int>(stages_.size()), placement_.chunks());
   PPCTL_CHECK_EQ(static_cast<int>(ranks_.world_ranks.size()), placement_.pp());
   for (int chunk = 0; chunk < placement_.chunks(); ++chunk) {
@@ -43,23 +44,26 @@ const StepResult& Executor::run(std::vector<Microbatch> microbatches) {
   return run_program(training_, std::move(microbatches));
 }
 
+const StepResult& Executor::run(std::vector<Microbatch> microbatches, const std::function<bool()>& validate) {
+  PPCTL_CHECK(optimistic_.has_value(), "an executor that was not made to validate");
+  return run_program(training_, std::move(microbatches), validate);
+}
+
 const StepResult& Executor::run_forward(std::vector<Microbatch> microbatches) {
   for (Microbatch& microbatch : microbatches) microbatch.training = false;
   return run_program(forward_only_, std::move(microbatches));
 }
 
-const StepResult& Executor::run_program(const RankProgram& program, std::vector<Microbatch> microbatches) {
+const StepResult& Executor::run_program(const RankProgram& program, std::vector<Microbatch> microbatches,
+                                        const std::function<bool()>& validate) {
   PPCTL_CHECK_EQ(static_cast<int>(microbatches.size()), num_microbatches_);
   microbatches_ = std::move(microbatches);
-  program_ = &program;
-  position_ = 0;
   step_number_ = microbatches_[0].step;
   status_ = fmt::format("step {}, ", step_number_);
   status_prefix_ = status_.size();
   result_.reset(microbatches_.size());
-  alive_chunks_ = 0;
   try {
-    run_steps(program);
+    run_steps(program, validate);
   } catch (const Bug& bug) {
     throw Bug(fmt::format("{}: {}", where(), bug.what()));
   } catch (const c10::Error& error) {
@@ -70,19 +74,55 @@ const StepResult& Executor::run_program(const RankProgram& program, std::vector<
   return result_;
 }
 
-void Executor::run_steps(const RankProgram& program) {
-  router_.begin_step();
-  for (const auto& stage : stages_) stage->begin_step(microbatches_);
+void Executor::run_steps(const RankProgram& program, const std::function<bool()>& validate) {
+  begin_steps();
   result_.start = monotonic_now();
-  for (; position_ < program.rank.steps.size(); ++position_) {
-    show_status(program.texts[position_]);
-    run_step(program.rank.steps[position_]);
-  }
+  run_from(program, validate ? run_optimistic_part(validate) : 0);
   result_.end = monotonic_now();
   show_status("end of the step");
   router_.finish_sends(Deadline::after_seconds(options_.timeout_s), status_);
   for (const auto& stage : stages_) stage->end_step();
   collect_losses();
+}
+
+void Executor::begin_steps() {
+  alive_chunks_ = 0;
+  router_.begin_step();
+  for (const auto& stage : stages_) stage->begin_step(microbatches_);
+}
+
+void Executor::run_from(const RankProgram& program, std::size_t first) {
+  program_ = &program;
+  for (std::size_t i = first; i < program.rank.steps.size(); ++i) {
+    show_status(program.texts[i]);
+    run_step(program.rank.steps[i]);
+  }
+}
+
+std::size_t Executor::run_optimistic_part(const std::function<bool()>& validate) {
+  run_from(optimistic_->program, 0);
+  show_status("validation of the step before");
+  if (!validate()) {
+    abandon_optimistic_part();
+    return 0;
+  }
+  for (const MetaStep recv : optimistic_->posted_later) run_step(recv);
+  return optimistic_->num_steps;
+}
+
+// Every rank runs its optimistic part to its end first, so what is left over on the edges is known from the schedule.
+void Executor::abandon_optimistic_part() {
+  const Deadline deadline = Deadline::after_seconds(options_.timeout_s);
+  for (const MetaStep recv : optimistic_->left_over) run_step(recv);
+  for (const MetaStep recv : optimistic_->left_over) {
+    WaitSpan wait;
+    router_.take_inputs(MetaStep(MetaStepType::FORWARD, recv.stage(), recv.microbatch()), deadline, status_, &wait);
+  }
+  router_.finish_sends(deadline, status_);
+  const Nanoseconds start = result_.start;
+  result_.reset(microbatches_.size());
+  result_.start = start;
+  begin_steps();
 }
 
 void Executor::show_status(std::string_view step_text) {

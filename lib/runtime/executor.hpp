@@ -1,12 +1,15 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/transport.hpp"
+#include "runtime/optimistic_part.hpp"
 #include "runtime/pipeline_stage.hpp"
 #include "runtime/rank_program.hpp"
 #include "runtime/step_context.hpp"
@@ -21,6 +24,7 @@ struct ExecutorOptions {
   double timeout_s = 300;     ///< of each wait for another rank
   bool record_spans = false;  ///< fill StepResult::spans: costs two clock reads and 40 bytes a step
   int tag_space = 0;          ///< executors that share a transport at the same time need different ones
+  bool validates = false;     ///< run() will be given validations
 };
 
 /// Runs one rank's part of a schedule, step by step: a flat loop over MetaSteps with a table of handlers by kind.
@@ -51,6 +55,11 @@ class Executor {
   /// One training step: every step of the schedule. REQUIRES: one microbatch for each of the schedule's. The result is
   /// valid until the next run.
   const StepResult& run(std::vector<Microbatch> microbatches);
+  /// The same, begun on parameters that may still change (post-validation). `validate` is called once, before the first
+  /// step that touches gradients, and makes the parameters final. It returns whether they were right from the start;
+  /// where they were not, what was run is abandoned and the whole step runs again. All ranks must get the same answer.
+  /// REQUIRES: options.validates.
+  const StepResult& run(std::vector<Microbatch> microbatches, const std::function<bool()>& validate);
   /// Forward steps alone; microbatches are run with training = false.
   const StepResult& run_forward(std::vector<Microbatch> microbatches);
 
@@ -63,8 +72,14 @@ class Executor {
   using Handler = void (Executor::*)(MetaStep);
   static Handler default_handler(MetaStepType type);
 
-  const StepResult& run_program(const RankProgram& program, std::vector<Microbatch> microbatches);
-  void run_steps(const RankProgram& program);
+  const StepResult& run_program(const RankProgram& program, std::vector<Microbatch> microbatches,
+                                const std::function<bool()>& validate = {});
+  void run_steps(const RankProgram& program, const std::function<bool()>& validate);
+  void begin_steps();
+  void run_from(const RankProgram& program, std::size_t first);
+  /// Returns where the whole program goes on: after the optimistic part, or at its start.
+  std::size_t run_optimistic_part(const std::function<bool()>& validate);
+  void abandon_optimistic_part();
   void run_step(MetaStep step);
 
   void run_forward_step(MetaStep step);
@@ -96,6 +111,7 @@ class Executor {
   ExecutorOptions options_;
   RankProgram training_;
   RankProgram forward_only_;
+  std::optional<OptimisticPart> optimistic_;
   TensorRouter router_;
   StepHooks hooks_;
   std::array<CustomFunction, kNumMetaStepTypes> custom_;
@@ -103,8 +119,7 @@ class Executor {
 
   // of the step that runs
   std::vector<Microbatch> microbatches_;
-  const RankProgram* program_ = nullptr;
-  std::size_t position_ = 0;  ///< in program_
+  const RankProgram* program_ = nullptr;  ///< whose sub-steps composites mean
   std::int64_t step_number_ = 0;
   int alive_chunks_ = 0;
   std::string status_;             ///< "step 12, 3F4"; keeps its capacity, so that a step formats and allocates nothing

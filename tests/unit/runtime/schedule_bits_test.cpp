@@ -61,6 +61,20 @@ TEST_P(EverySchedule, IsNotChangedByOverlapDuplexBatchesOrASplitBackward) {
   }
 }
 
+TEST_P(EverySchedule, GivesTheSameBitsWhenItsFirstForwardsAreAbandonedAndRunAgain) {
+  for (const int passes : {0, 1, 2}) {
+    SCOPED_TRACE(fmt::format("passes {}", passes));
+    Job job = job_for(std::string(GetParam()), 4);
+    const toy::Result wanted = alone(job);
+    job.passes.overlap_p2p = passes > 0;
+    job.passes.duplex = passes > 1;
+    job.validation = toy::Validation::kConfirms;
+    expect_same_bits(train(job), wanted);
+    job.validation = toy::Validation::kAbandons;
+    expect_same_bits(train(job), wanted);
+  }
+}
+
 TEST(OverlappedPairs, ChangeNoBitWhenTheyRunOneAfterTheOther) {
   for (const char* schedule : {"1f1b", "interleaved_1f1b"}) {
     SCOPED_TRACE(schedule);

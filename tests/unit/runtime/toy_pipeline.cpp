@@ -127,6 +127,7 @@ class RankJob {
     StageReplicas replicas(communicator_, schedule_.placement, rank_, world, parameters_);
     ExecutorOptions options;
     options.timeout_s = job_.timeout_s;
+    options.validates = job_.validation != Validation::kNone;
     Executor executor(schedule_, {&communicator_.transport(), rank_, world}, stages_, options);
     if (job_.customise) job_.customise(executor);
     for (int step = 0; step < job_.steps; ++step) {
@@ -155,7 +156,7 @@ class RankJob {
           group.zero_grad();
         });
       }
-      const StepResult& got = executor.run(make_microbatches(job_, step, begin, begin + m));
+      const StepResult& got = run_batch(executor, make_microbatches(job_, step, begin, begin + m));
       if (job_.after_step) job_.after_step(executor, got);
       const std::lock_guard lock(mutex);
       for (const MicrobatchLoss& loss : got.losses) {
@@ -167,6 +168,21 @@ class RankJob {
     std::size_t next = 0;
     for_each_group([&](ParameterGroup& group) {
       if (!first_half.empty()) group.flat_grad().add_(first_half[next++]);
+    });
+  }
+
+  const StepResult& run_batch(Executor& executor, std::vector<Microbatch> microbatches) {
+    if (job_.validation == Validation::kNone) return executor.run(std::move(microbatches));
+    const bool right = job_.validation == Validation::kConfirms;
+    std::vector<at::Tensor> final_data;
+    for_each_group([&](ParameterGroup& group) {
+      final_data.push_back(group.flat_data().clone());
+      if (!right) group.flat_data().fill_(3.0);
+    });
+    return executor.run(std::move(microbatches), [&] {
+      std::size_t next = 0;
+      for_each_group([&](ParameterGroup& group) { group.flat_data().copy_(final_data[next++]); });
+      return right;
     });
   }
 

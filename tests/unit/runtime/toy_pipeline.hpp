@@ -21,6 +21,13 @@ enum class Layer {
   kForgetful,     ///< as kSkip, but for odd microbatches s is not used, so it gets no gradient
 };
 
+/// Whether a step begins on parameters that are not final.
+enum class Validation {
+  kNone,
+  kConfirms,  ///< they were right
+  kAbandons,  ///< they were not: what was run before is worth nothing
+};
+
 /// A small training job: `layers` over the stages of a schedule, ranks as threads.
 struct Job {
   std::string schedule = "1f1b";
@@ -35,6 +42,7 @@ struct Job {
   bool ragged = false;  ///< microbatch i has i + 1 rows, and one more in each step
   bool two_halves =
       false;  ///< sum the gradients of each half of the microbatches, then add: what a bidirectional pipeline does
+  Validation validation = Validation::kNone;
   double timeout_s = 60;
   /// Called on each rank before the first step.
   std::function<void(Executor&)> customise;
