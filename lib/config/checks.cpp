@@ -24,6 +24,7 @@ class JobChecker {
     check_schedule();
     check_layers();
     check_lr_schedule();
+    check_post_validation();
     check_files();
   }
 
@@ -202,6 +203,23 @@ class JobChecker {
   void refuse_unused(const std::string& key) {
     if (!context_.given(key) || overridden(key, "lr_schedule.kind")) return;
     context_.complain(key, fmt::format("'{}' has no effect with 'lr_schedule.kind' {}", key, config_.lr_schedule.kind));
+  }
+
+  /// An optimizer step that is corrected afterwards needs the whole gradients and parameters of a stage on its rank,
+  /// and forwards that leave nothing behind.
+  void check_post_validation() {
+    if (!config_.pipeline.post_validation || !sound({"pipeline.post_validation"})) return;
+    const auto exclude = [&](bool asked, const char* with) {
+      if (asked) {
+        context_.complain("pipeline.post_validation",
+                          fmt::format("'pipeline.post_validation' does not go together with {}", with));
+      }
+    };
+    exclude(config_.parallel.dp_shard > 1, "'parallel.dp_shard' above 1");
+    exclude(config_.parallel.ep > 1, "'parallel.ep' above 1");
+    exclude(config_.mpipe.enabled, "'mpipe'");
+    exclude(!config_.swap.layers.empty(), "'swap'");
+    exclude(config_.device != "cpu", "'device' cuda");
   }
 
   void check_files() {

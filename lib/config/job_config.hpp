@@ -106,6 +106,7 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   std::string decay = "matrices";  ///< all | matrices
   double clip_norm = 1.0;          ///< 0: no clipping
+  bool skip_nonfinite = false;     ///< a step whose gradients are not finite leaves the parameters as they are
 };
 
 struct LrScheduleConfig {

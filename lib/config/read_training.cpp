@@ -34,6 +34,7 @@ void read_optimizer(MapReader& job, OptimizerConfig& optimizer) {
   map.number("weight_decay", optimizer.weight_decay, {.min = 0});
   map.choice("decay", optimizer.decay, kDecay);
   map.number("clip_norm", optimizer.clip_norm, {.min = 0});
+  map.boolean("skip_nonfinite", optimizer.skip_nonfinite);
   map.finish();
 }
 

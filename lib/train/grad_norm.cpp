@@ -82,11 +82,8 @@ double GradNorm::combine(std::span<const double> slots, std::size_t stride) cons
   return std::sqrt(sum);
 }
 
-void GradNorm::clip(double norm, double max_norm) const {
-  if (max_norm <= 0.0) return;
-  const double factor = max_norm / (norm + 1e-6);
-  // NaN compares false: a gradient that is not finite stays visible.
-  if (!(factor < 1.0)) return;
+void GradNorm::scale(double factor) const {
+  if (factor == 1.0) return;
   for (const GroupShard* shard : shards_) {
     if (shard->trainable()) shard->flat_grad().mul_(factor);
   }

@@ -30,8 +30,8 @@ class GradNorm {
   /// The norm, from the slots of all ranks (`stride` values apart). The same on every rank.
   double combine(std::span<const double> slots, std::size_t stride) const;
 
-  /// Multiplies this rank's gradients by min(1, max_norm / (norm + 1e-6)); max_norm 0: leaves them as they are.
-  void clip(double norm, double max_norm) const;
+  /// Multiplies this rank's gradients, as StepScale::factor asks for; 1 leaves them as they are.
+  void scale(double factor) const;
 
  private:
   struct Source {

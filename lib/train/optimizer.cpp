@@ -68,6 +68,16 @@ void AdamW::publish() const {
   for (const Moments& moments : moments_) moments.shard->publish();
 }
 
+std::vector<at::Tensor> AdamW::buffers() const {
+  std::vector<at::Tensor> all;
+  for (const Bucket& bucket : buckets_) {
+    for (const auto* tensors : {&bucket.data, &bucket.exp_avg, &bucket.exp_avg_sq}) {
+      all.insert(all.end(), tensors->begin(), tensors->end());
+    }
+  }
+  return all;
+}
+
 std::vector<AdamW::State> AdamW::states() {
   std::vector<State> states;
   for (const Moments& moments : moments_) {

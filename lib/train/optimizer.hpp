@@ -32,6 +32,9 @@ class AdamW {
   };
   std::vector<State> states();
 
+  /// All that step() changes besides num_steps(): views of parameters and moments.
+  std::vector<at::Tensor> buffers() const;
+
   std::int64_t num_steps() const { return num_steps_; }
   void set_num_steps(std::int64_t steps) { num_steps_ = steps; }
 

@@ -16,10 +16,22 @@ StepExchange::StepExchange(Group& world, std::size_t num_norms, std::size_t num_
       parts_(static_cast<std::size_t>(world.size())) {}
 
 const std::vector<StepPart>& StepExchange::gather(const StepPart& mine, Deadline deadline) {
+  start(mine);
+  return finish(deadline);
+}
+
+void StepExchange::start(const StepPart& mine) {
+  PPCTL_CHECK(!started_, "an exchange was started already");
   pack(mine);
   const auto input = std::as_bytes(std::span(sent_));
   const auto output = std::as_writable_bytes(std::span(received_));
-  world_.all_gather({input.data(), input.size()}, {output.data(), output.size()})->wait(deadline, "end of the step");
+  started_ = world_.all_gather({input.data(), input.size()}, {output.data(), output.size()});
+}
+
+const std::vector<StepPart>& StepExchange::finish(Deadline deadline) {
+  PPCTL_CHECK(started_ != nullptr, "no exchange was started");
+  started_->wait(deadline, "end of the step");
+  started_.reset();
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     unpack(std::span<const double>(received_).subspan(rank * stride_, stride_), parts_[rank]);
   }

@@ -38,6 +38,10 @@ class StepExchange {
   /// COLLECTIVE over the world. Returns every rank's part, by rank.
   const std::vector<StepPart>& gather(const StepPart& mine, Deadline deadline);
 
+  /// The same in two parts, between which a rank may compute. `mine` is taken at once.
+  void start(const StepPart& mine);
+  const std::vector<StepPart>& finish(Deadline deadline);
+
   /// The squared norms of all ranks as GradNorm::combine() takes them.
   std::span<const double> norms() const { return std::span(received_).subspan(kHeader); }
   std::size_t stride() const { return stride_; }
@@ -56,6 +60,7 @@ class StepExchange {
   std::vector<double> sent_;
   std::vector<double> received_;
   std::vector<StepPart> parts_;
+  RequestPtr started_;
 };
 
 }  // namespace ppctl

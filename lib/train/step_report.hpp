@@ -26,6 +26,8 @@ struct StepReport {
 /// exactly one loss.
 StepReport combine_parts(const std::vector<StepPart>& parts, const Mesh& mesh, const BatchShape& shape);
 
+inline double milliseconds(Nanoseconds span) { return static_cast<double>(span) / 1e6; }
+
 /// Resident set of this process in MiB, from /proc; 0 where there is none.
 double resident_mib();
 

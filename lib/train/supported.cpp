@@ -15,7 +15,6 @@ void check_supported(const JobConfig& job) {
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");
   refuse(job.link.latency_us > 0 || job.link.bandwidth_gbps > 0, "link", "leave the section out");
   refuse(job.pipeline.overlap_b_f, "pipeline.overlap_b_f", "set it to false");
-  refuse(job.pipeline.post_validation, "pipeline.post_validation", "set it to false");
 }
 
 }  // namespace ppctl

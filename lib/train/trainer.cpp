@@ -13,8 +13,6 @@
 namespace ppctl {
 namespace {
 
-double milliseconds(Nanoseconds span) { return static_cast<double>(span) / 1e6; }
-
 /// Adds what a run of the executor measured to this rank's part of the step. `first`: the batch's first microbatch.
 void add_result(const StepResult& result, std::size_t first, StepPart& part) {
   for (std::size_t i = 0; i < result.times.size(); ++i) {
@@ -46,6 +44,7 @@ TrainResult Trainer::run() {
     if (job_.eval.every > 0 && (state_.step % job_.eval.every == 0 || last) && !stop_) evaluate();
     if (store_ && (last || stop_ || (job_.checkpoint.every > 0 && state_.step % job_.checkpoint.every == 0))) save();
   }
+  settle();
   if (store_) store_->finish(deadline());
   report_shards();
   result.stopped = stop_ && state_.step < total;
@@ -72,33 +71,43 @@ void Trainer::train_step() {
   note_epoch();
   const double lr = lr_schedule_->at(state_.step);
   const std::int64_t num_labels = loader_->num_labels(state_.step);
-  model_->clear_grads();
+  if (!unsettled_) model_->clear_grads();
   part_ = StepPart{};
   run_batches(part_, num_labels > 0 ? 1.0 / static_cast<double>(num_labels) : 0.0);
   // Gradients are summed over the shards' ranks by the schedule; then over replicas, copies of a stage and uses.
   grad_replicas_->sum_grads(deadline());
   stage_replicas_->sum_grads(deadline());
   tied_->sum_grads(deadline());
-
-  part_.squared_norms.assign(norm_->num_slots(), 0.0);
-  norm_->local(part_.squared_norms);
   part_.save_ready = !store_ || store_->ready();
   part_.memory_mib = resident_mib();
   part_.stop_requested = options_.stop_requested && options_.stop_requested();
-  const StepReport report = combine_parts(exchange_->gather(part_, deadline()), mesh_, shape_);
-  const double norm = norm_->combine(exchange_->norms(), exchange_->stride());
-  norm_->clip(norm, job_.optimizer.clip_norm);
-  if (store_) store_->before_update(deadline());
-  optimizer_->step(lr);
-  if (fsdp_) model_->clear_grads();  // between steps a rank holds its shards alone
+  post_validation_ ? end_step_optimistically(lr, start) : end_step(lr, start);
+}
 
+void Trainer::end_step(double lr, Nanoseconds start) {
+  part_.squared_norms.assign(norm_->num_slots(), 0.0);
+  norm_->local(part_.squared_norms);
+  const StepReport report = combine_parts(exchange_->gather(part_, deadline()), mesh_, shape_);
+  NormOutcome outcome;
+  outcome.norm = norm_->combine(exchange_->norms(), exchange_->stride());
+  outcome.scale = step_scale(outcome.norm, job_.optimizer);
+  if (store_) store_->before_update(deadline());
+  if (!outcome.scale.skipped) {
+    norm_->scale(outcome.scale.factor);
+    optimizer_->step(lr);
+  }
+  if (fsdp_) model_->clear_grads();  // between steps a rank holds its shards alone
   stop_ = report.stop_requested;
   last_loss_ = report.loss;
+  count_step();
+  report_step(report, outcome, lr, milliseconds(monotonic_now() - start));
+  if (store_ && report.save_ready) store_->advance(deadline());
+}
+
+void Trainer::count_step() {
   state_.samples += shape_.samples_per_step();
   state_.tokens += shape_.samples_per_step() * loader_->sequence_length();
-  report_step(report, norm, lr, milliseconds(monotonic_now() - start));
   ++state_.step;
-  if (store_ && report.save_ready) store_->advance(deadline());
 }
 
 void Trainer::run_batches(StepPart& part, double loss_scale) {
@@ -106,20 +115,22 @@ void Trainer::run_batches(StepPart& part, double loss_scale) {
   part.microbatches.assign(per_batch * static_cast<std::size_t>(shape_.accumulate), {});
   for (int batch = 0; batch < shape_.accumulate; ++batch) {
     if (fsdp_) fsdp_->begin_batch(/*is_last=*/batch + 1 == shape_.accumulate);
-    const StepResult& result = executor_->run(loader_->load(state_.step, batch, /*training=*/true, loss_scale));
+    auto microbatches = loader_->load(state_.step, batch, /*training=*/true, loss_scale);
+    const StepResult& result = unsettled_ ? executor_->run(std::move(microbatches), [this] { return settle(); })
+                                          : executor_->run(std::move(microbatches));
     add_result(result, per_batch * static_cast<std::size_t>(batch), part);
   }
 }
 
-void Trainer::report_step(const StepReport& report, double norm, double lr, double step_ms) {
+void Trainer::report_step(const StepReport& report, const NormOutcome& outcome, double lr, double step_ms) {
   if (observers_.empty()) return;
   StepRecord record;
-  record.step = state_.step;
+  record.step = state_.step - 1;
   record.epoch = loader_->order().epoch_of(state_.samples - 1);
   record.loss = report.loss;
   record.aux_loss = report.aux_loss;
   record.num_labels = report.num_labels;
-  record.grad_norm = norm;
+  record.grad_norm = outcome.norm;
   record.lr = lr;
   record.tokens = state_.tokens;
   record.step_ms = step_ms;
@@ -130,11 +141,12 @@ void Trainer::report_step(const StepReport& report, double norm, double lr, doub
   record.total_memory_mib = report.total_memory_mib;
   for (const auto& observer : observers_) {
     for (MicrobatchRecord microbatch : report.microbatches) {
-      microbatch.step = state_.step;
+      microbatch.step = record.step;
       observer->on_microbatch(microbatch);
     }
     observer->on_step(record);
   }
+  if (outcome.scale.skipped) say(fmt::format("step {}: skipped, its gradients are not finite", record.step));
 }
 
 void Trainer::note_epoch() {
@@ -148,6 +160,7 @@ void Trainer::note_epoch() {
 }
 
 void Trainer::evaluate() {
+  settle();
   const Nanoseconds start = monotonic_now();
   const std::int64_t whole_batches = dataset_.evaluation->num_samples() / shape_.samples_per_batch();
   const std::int64_t batches = std::min<std::int64_t>(job_.eval.batches, whole_batches);
@@ -180,9 +193,11 @@ void Trainer::report_shards() const {
 }
 
 void Trainer::save() {
+  settle();
   if (saved_at_ == state_.step) return;
   communicator_.transport().set_status(fmt::format("step {}, saving", state_.step));
   store_->save(state_, deadline());
+  saves_ready_ = false;
   saved_at_ = state_.step;
 }
 

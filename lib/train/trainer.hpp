@@ -18,6 +18,7 @@
 #include "train/checkpoint.hpp"
 #include "train/grad_norm.hpp"
 #include "train/lr_schedule.hpp"
+#include "train/post_validation.hpp"
 #include "train/rank_model.hpp"
 #include "train/records.hpp"
 #include "train/replicas.hpp"
@@ -69,7 +70,15 @@ class Trainer {
 
   void train_step();
   void run_batches(StepPart& part, double loss_scale);
-  void report_step(const StepReport& report, double norm, double lr, double step_ms);
+  /// Waits for the norm over all ranks, then updates the parameters.
+  void end_step(double lr, Nanoseconds start);
+  /// Updates them at once; settle() learns the norm and the losses, and corrects what was updated.
+  void end_step_optimistically(double lr, Nanoseconds start);
+  /// Ends what end_step_optimistically() left open, if anything. Returns whether the parameters were right already.
+  /// COLLECTIVE over the world.
+  bool settle();
+  void count_step();
+  void report_step(const StepReport& report, const NormOutcome& outcome, double lr, double step_ms);
   void note_epoch();
   void evaluate();
   void save();
@@ -107,13 +116,22 @@ class Trainer {
   std::unique_ptr<StageReplicas> stage_replicas_;
   std::unique_ptr<GradReplicas> grad_replicas_;
   std::unique_ptr<GradNorm> norm_;
+  std::unique_ptr<PostValidation> post_validation_;  ///< pipeline.post_validation
   std::unique_ptr<StepExchange> exchange_;
   std::unique_ptr<StepExchange> eval_exchange_;
   std::unique_ptr<CheckpointStore> store_;
   std::vector<std::unique_ptr<TrainObserver>> observers_;
 
+  /// A step whose norm and losses are not known yet: the one before state_.step.
+  struct UnsettledStep {
+    double lr = 0.0;
+    double step_ms = 0.0;
+  };
+
   TrainState state_;
   StepPart part_;
+  std::optional<UnsettledStep> unsettled_;
+  bool saves_ready_ = false;  ///< every rank has done its part of the save that goes on, as settle() learned
   double last_loss_ = 0.0;
   bool stop_ = false;
   std::int64_t saved_at_ = -1;

@@ -104,10 +104,15 @@ void Trainer::connect() {
   norm_ = std::make_unique<GradNorm>(shards, *world_, deadline());
   const auto microbatches =
       static_cast<std::size_t>(shape_.num_microbatches) * static_cast<std::size_t>(shape_.accumulate);
-  exchange_ = std::make_unique<StepExchange>(*world_, norm_->num_slots(), microbatches);
+  if (job_.pipeline.post_validation) {
+    post_validation_ = std::make_unique<PostValidation>(job_.optimizer, GradNorm(shards, axes_->along(MeshAxis::kPipeline), deadline()),
+                                                        *optimizer_, pipeline_ranks_);
+  }
+  exchange_ = std::make_unique<StepExchange>(*world_, post_validation_ ? 0 : norm_->num_slots(), microbatches);
   eval_exchange_ = std::make_unique<StepExchange>(*world_, 0, static_cast<std::size_t>(shape_.num_microbatches));
   ExecutorOptions executor_options;
   executor_options.timeout_s = job_.timeout_s;
+  executor_options.validates = job_.pipeline.post_validation;
   executor_ = std::make_unique<Executor>(schedule_, pipeline_ranks_, model_->stages(), executor_options);
   if (job_.parallel.dp_shard > 1) {
     FsdpOptions fsdp;

@@ -355,6 +355,15 @@ TEST(Diagnostics, WantsAFolderForCheckpoints) {
             "                        ^");
 }
 
+TEST(Diagnostics, RefusesPostValidationWithWhatItCannotDo) {
+  const std::string job = with_line(7, "pipeline: {schedule: 1f1b, post_validation: true}");
+  EXPECT_EQ(problems_of(job), "");
+  EXPECT_EQ(problems_of(job, {"parallel.dp_shard=2"}),
+            "job.yaml:7:45: error: 'pipeline.post_validation' does not go together with 'parallel.dp_shard' above 1\n"
+            "    pipeline: {schedule: 1f1b, post_validation: true}\n"
+            "                                                ^");
+}
+
 TEST(Diagnostics, ListsEveryProblemInTheOrderOfTheFile) {
   EXPECT_EQ(problems_of("stepz: 20\n"
                         "model: {family: lama}\n"

@@ -52,14 +52,14 @@ data: {kind: tokens, path: [a.bin, b.bin], pixels: pixels.bin, token_dtype: uint
 batch: {global_size: 32, microbatches: 4}
 parallel: {pp: 2, dp_replicate: 2, dp_shard: 2, ep: 2}
 pipeline: {schedule: interleaved_1f1b, chunks: 2, layers: [1, 2, 2, 3], overlap_p2p: true, overlap_b_f: true, duplex: false,
-           split_backward: true, group: 2, less_memory: true, memory_limit: 3.5, post_validation: true}
+           split_backward: true, group: 2, less_memory: true, memory_limit: 3.5, post_validation: false}
 mpipe: {layers: 3, mode: before_body, backward: recompute, body: gpipe}
 fsdp: {reduce: microbatch, reshard_after_forward: true}
 precision: {param: bfloat16, reduce: bfloat16}
 recompute: {attention: true, mlp: true, every: 2}
 swap: {layers: [0, 3], tier: file, folder: spill}
 link: {latency_us: 10, bandwidth_gbps: 2.5}
-optimizer: {name: adamw, lr: 2.0e-3, betas: [0.8, 0.99], eps: 1.0e-6, weight_decay: 0.2, decay: all, clip_norm: 0}
+optimizer: {name: adamw, lr: 2.0e-3, betas: [0.8, 0.99], eps: 1.0e-6, weight_decay: 0.2, decay: all, clip_norm: 0, skip_nonfinite: true}
 lr_schedule: {kind: wsd, warmup_steps: 5, total_steps: 90, final_ratio: 0.1, decay_steps: 20}
 checkpoint: {folder: out, every: 10, keep: 3, export: final, resume: false}
 eval: {every: 5, batches: 4}
@@ -93,7 +93,7 @@ sample: {prompt: "Once", tokens: 10, temperature: 0, top_k: 0}
   EXPECT_EQ(job.pipeline.group, 2);
   EXPECT_EQ(job.pipeline.memory_limit, 3.5);
   EXPECT_TRUE(job.pipeline.overlap_p2p && job.pipeline.overlap_b_f && job.pipeline.split_backward &&
-              job.pipeline.less_memory && job.pipeline.post_validation);
+              job.pipeline.less_memory);
   EXPECT_TRUE(job.mpipe.enabled);
   EXPECT_EQ(job.mpipe.layers, 3);
   EXPECT_EQ(job.mpipe.backward, "recompute");
@@ -106,6 +106,7 @@ sample: {prompt: "Once", tokens: 10, temperature: 0, top_k: 0}
   EXPECT_EQ(job.link.bandwidth_gbps, 2.5);
   EXPECT_EQ(job.optimizer.beta2, 0.99);
   EXPECT_EQ(job.optimizer.decay, "all");
+  EXPECT_TRUE(job.optimizer.skip_nonfinite);
   EXPECT_EQ(job.lr_schedule.decay_steps, 20);
   EXPECT_EQ(job.checkpoint.export_when, "final");
   EXPECT_FALSE(job.checkpoint.resume);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "comm/inproc.hpp"
@@ -99,18 +98,16 @@ TEST(GradNorm, CountsReplicasTiedAndFrozenParametersAsItShould) {
   EXPECT_EQ(norm, 5.0);
 }
 
-TEST(GradNorm, ClipsByTheRuleOfTheReference) {
+TEST(GradNorm, ScalesGradients) {
   run_inproc(1, [](Communicator& communicator) {
     const auto world = communicator.group(std::vector<int>{0}, "world");
     const auto group = group_of("w", 4, 2.0F);
     GroupShard shard(*group);
     const GradNorm norm({&shard}, *world, soon());
-    norm.clip(4.0, 0.0);
-    norm.clip(4.0, 5.0);
-    norm.clip(std::numeric_limits<double>::quiet_NaN(), 1.0);
+    norm.scale(1.0);
     EXPECT_EQ(group->grad(0)[0].item<float>(), 2.0F);
-    norm.clip(4.0, 1.0);
-    EXPECT_FLOAT_EQ(group->grad(0)[0].item<float>(), static_cast<float>(2.0 * 1.0 / (4.0 + 1e-6)));
+    norm.scale(0.25);
+    EXPECT_EQ(group->grad(0)[0].item<float>(), 0.5F);
   });
 }
 
