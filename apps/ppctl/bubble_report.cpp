@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -20,6 +21,10 @@ std::optional<double> fraction(const std::optional<double>& idle_ms, double idea
 
 std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.2f}", *share * 100) : std::string("-");
+}
+
+std::string theory_percent(const BubbleRow& row, const std::optional<double>& share) {
+  return (share && row.theory->at_most ? "<=" : "") + percent(share);
 }
 
 template <class Wait>
@@ -74,6 +79,23 @@ std::string rank_lines(const BubbleRow& row) {
   return text;
 }
 
+/// Names the rows whose measurement is more than one percentage point from the simulation.
+std::string agreement_text(const std::vector<BubbleRow>& rows) {
+  constexpr double kPoint = 0.01;
+  std::string beyond;
+  const auto check = [&](const BubbleRow& row, const char* what, double measured, double simulated) {
+    if (std::abs(measured - simulated) <= kPoint) return;
+    beyond += fmt::format("  {}, pp {}, chunks {}, microbatches {}: {} {:+.2f}\n", row.schedule, row.pp, row.chunks,
+                          row.num_microbatches, what, (measured - simulated) * 100);
+  };
+  for (const BubbleRow& row : rows) {
+    check(row, "wall", row.measured.bubble_wall(), row.simulation.bubble_wall());
+    check(row, "span", row.measured.bubble_span(), row.simulation.bubble_span());
+  }
+  if (beyond.empty()) return "All measured bubbles are within 1 percentage point of the simulated ones.\n";
+  return "More than 1 percentage point from the simulated bubble:\n" + beyond;
+}
+
 Json simulated_json(const Simulation& simulation) {
   Json ranks = Json::array();
   for (const RankResult& rank : simulation.ranks) {
@@ -124,11 +146,13 @@ std::string bubble_text(const std::vector<BubbleRow>& rows) {
         row.theory && row.theory->peak_chunks ? std::to_string(*row.theory->peak_chunks) : std::string("-");
     text += fmt::format(
         "{:<18} {:>3} {:>2} {:>4} | {:>7} {:>7.2f} {:>7.2f} {:>+6.2f} | {:>7} {:>7.2f} {:>7.2f} {:>+6.2f} | {:>14}\n",
-        row.schedule, row.pp, row.chunks, row.num_microbatches, percent(row.theory_wall()), sim.bubble_wall() * 100,
-        got.bubble_wall() * 100, (got.bubble_wall() - sim.bubble_wall()) * 100, percent(row.theory_span()),
-        sim.bubble_span() * 100, got.bubble_span() * 100, (got.bubble_span() - sim.bubble_span()) * 100,
+        row.schedule, row.pp, row.chunks, row.num_microbatches, theory_percent(row, row.theory_wall()),
+        sim.bubble_wall() * 100, got.bubble_wall() * 100, (got.bubble_wall() - sim.bubble_wall()) * 100,
+        theory_percent(row, row.theory_span()), sim.bubble_span() * 100, got.bubble_span() * 100,
+        (got.bubble_span() - sim.bubble_span()) * 100,
         fmt::format("{}/{}/{}", peak, worst_peak(sim.ranks), worst_peak(got.ranks)));
   }
+  text += "\n" + agreement_text(rows);
   for (const BubbleRow& row : rows) text += rank_lines(row);
   return text;
 }

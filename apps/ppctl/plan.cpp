@@ -86,7 +86,7 @@ void save(const std::string& file, const Schedule& schedule) {
   if (!stream) throw_error("{}: cannot be written: {}", file, std::strerror(errno));
 }
 
-void print_report(const PlanOptions& options, const Schedule& schedule, const CostModel& costs) {
+void print_report(const PlanOptions& options, const JobConfig& job, const Schedule& schedule, const CostModel& costs) {
   if (options.format == "csv") {
     print(csv_text(schedule));
     return;
@@ -97,7 +97,8 @@ void print_report(const PlanOptions& options, const Schedule& schedule, const Co
   if (!drawn && options.format != "json" && options.format != "text") {
     throw_error("{} steps are too many for --format {}; text, json and csv go on", num_steps(schedule), options.format);
   }
-  const PlanReport report = make_plan_report(schedule, costs, drawn);
+  PlanReport report = make_plan_report(schedule, costs, drawn);
+  if (job.pipeline.post_validation) report.cadence = step_cadence(schedule, costs, options.optimizer_ms);
   if (options.format == "json") {
     print(with_newline(plan_json(report)));
   } else if (options.format == "svg") {
@@ -125,7 +126,7 @@ void print_schedule(const PlanOptions& options, const JobConfig& job) {
   }
   if (!options.save.empty()) save(options.save, schedule);
   if (options.format == "text" && job.dp() > 1) print(mesh_text(job));
-  print_report(options, schedule, costs);
+  print_report(options, job, schedule, costs);
 }
 
 /// Proves a schedule from a file, then reports on it as on any other.
@@ -143,7 +144,7 @@ void check_schedule(const PlanOptions& options) {
       print("Some backwards run out of microbatch order: losses will differ from other schedules' in the last bits.\n");
   }
   if (!options.save.empty()) save(options.save, schedule);
-  print_report(options, schedule, plan_costs(options, job, schedule.placement));
+  print_report(options, job, schedule, plan_costs(options, job, schedule.placement));
 }
 
 /// --compare and --auto.

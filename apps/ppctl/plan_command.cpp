@@ -36,6 +36,10 @@ void add_schedule_options(CLI::App& command, PlanOptions& options) {
       .add_flag("--overlap-b-f", options.overlap_b_f, "A backward and a forward at once where they follow each other")
       ->group(group);
   command.add_flag("--overlap-p2p", options.overlap_p2p, "Post receives one beat ahead")->group(group);
+  command
+      .add_flag("--post-validation", options.post_validation,
+                "Also time steps that follow each other: the optimizer behind a global norm, and validated after it")
+      ->group(group);
   command.add_flag("--duplex", options.duplex, "One call for what a beat sends to and receives from a peer")
       ->group(group);
 }
@@ -49,6 +53,7 @@ void add_cost_options(CLI::App& command, PlanOptions& options) {
   add("--dx-ms", options.dx_ms, "Gradient of the input (1)");
   add("--dw-ms", options.dw_ms, "Gradient of the weights (1)");
   add("--pair-factor", options.pair_factor, "Time of an overlapped pair over that of its halves (1)");
+  add("--optimizer-ms", options.optimizer_ms, "Optimizer step of a rank, for --post-validation (0)");
   add("--p2p-ms", options.p2p_ms, "From one rank to another (0)");
   add("--latency-ms", options.latency_ms, "Latency of the link (the job's)");
   add("--bandwidth-gbps", options.bandwidth_gbps, "Bandwidth of the link, 10^9 bits a second (the job's)");

@@ -82,6 +82,7 @@ std::vector<std::string> sets_from_options(const PlanOptions& options) {
   add_flag("pipeline.overlap_b_f", options.overlap_b_f);
   add_flag("pipeline.duplex", options.duplex);
   add_flag("pipeline.split_backward", options.split_backward);
+  add_flag("pipeline.post_validation", options.post_validation);
   return sets;
 }
 
@@ -100,6 +101,7 @@ JobConfig job_from_options(const PlanOptions& options) {
   pipeline.overlap_p2p = options.overlap_p2p;
   pipeline.overlap_b_f = options.overlap_b_f;
   pipeline.split_backward = options.split_backward;
+  pipeline.post_validation = options.post_validation;
   if (options.duplex) pipeline.duplex = true;
   return job;
 }

@@ -28,6 +28,7 @@ struct PlanOptions {
   bool overlap_b_f = false;
   bool duplex = false;
   bool split_backward = false;
+  bool post_validation = false;
 
   double forward_ms = 1;
   double dx_ms = 1;
@@ -36,6 +37,7 @@ struct PlanOptions {
   double latency_ms = 0;
   double bandwidth_gbps = 0;
   double pair_factor = 1;
+  double optimizer_ms = 0;    ///< of one rank
   double activation_mib = 0;  ///< of one stage and microbatch (with `layers`, of one layer)
   double output_mib = 0;      ///< a tensor between stages
   double state_mib = 0;       ///< of one stage (or layer): parameters, gradients, optimizer

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -166,6 +167,7 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
   options.record_spans = true;
   Executor executor(bench.schedule, {&communicator.transport(), rank, world_ranks}, timed_stages(bench, rank), options);
   PreciseSleeper sleeper;
+  double shortest_span = std::numeric_limits<double>::infinity();
   for (int step = 0; step < bench.warmup_steps + bench.measured_steps; ++step) {
     std::vector<Microbatch> microbatches(static_cast<std::size_t>(bench.schedule.num_microbatches));
     for (Microbatch& microbatch : microbatches) microbatch.step = step;
@@ -176,7 +178,9 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
     const auto reports = group->all_gather_strings(report.pack(), Deadline::after_seconds(bench.timeout_s));
     if (rank.value != 0 || step < bench.warmup_steps) continue;
     BubbleMeasurement measured = combine(bench, origin, reports);
+    shortest_span = std::min(shortest_span, measured.span_ms);
     if (step == bench.warmup_steps || measured.wall_ms < best.wall_ms) best = std::move(measured);
+    best.span_ms = shortest_span;
   }
   return best;
 }

@@ -60,6 +60,11 @@ SimulationEngine::SimulationEngine(const Schedule& schedule, const CostModel& co
   activations_.assign(num_cells, kUnset);
   gradients_.assign(num_cells, kUnset);
   if (costs.rendezvous && communicates_) first_side_.assign(2 * num_cells, kUnset);
+  PPCTL_CHECK(options.start_ms.empty() || options.start_ms.size() == ranks_.size(), "{} starts for {} ranks",
+              options.start_ms.size(), ranks_.size());
+  for (std::size_t rank = 0; rank < options.start_ms.size(); ++rank) {
+    ranks_[rank].now = ranks_[rank].collective_free = options.start_ms[rank];
+  }
   if (options.timeline) timeline_.ranks.resize(schedule.ranks.size());
 }
 

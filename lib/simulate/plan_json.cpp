@@ -32,9 +32,19 @@ Json theory_json(const std::optional<Theory>& theory) {
   if (!theory) return nullptr;
   return {{"bubble_wall_ms", optional_json(theory->bubble_wall_ms)},
           {"bubble_span_ms", optional_json(theory->bubble_span_ms)},
+          {"at_most", theory->at_most},
           {"bubble_formula", theory->bubble_formula},
           {"peak_chunks", optional_json(theory->peak_chunks)},
           {"peak_formula", theory->peak_formula}};
+}
+
+Json cadence_json(const std::optional<Cadence>& cadence) {
+  if (!cadence) return nullptr;
+  return {{"barrier_ms", cadence->barrier_ms},
+          {"post_validation_ms", cadence->post_validation_ms},
+          {"ideal_ms", cadence->ideal_ms},
+          {"bubble_barrier", cadence->bubble_barrier()},
+          {"bubble_post_validation", cadence->bubble_post_validation()}};
 }
 
 }  // namespace
@@ -73,7 +83,8 @@ std::string plan_json(const PlanReport& report) {
                  {"busy_ms", busy},
                  {"rank_span_ms", spans},
                  {"idle", idle},
-                 {"theory", theory_json(report.theory)}});
+                 {"theory", theory_json(report.theory)},
+                 {"cadence", cadence_json(report.cadence)}});
 }
 
 std::string comparison_json(const std::vector<ComparisonRow>& rows) {

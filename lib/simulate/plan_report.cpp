@@ -95,14 +95,21 @@ std::string theory_text(const Theory& theory, double ideal_ms) {
   const auto add = [&](std::string_view name, const std::optional<double>& bubble) {
     if (!bubble) return;
     const double time = ideal_ms + *bubble;
-    text += fmt::format("{}{} {:.4g} ms ({:.2f}%)", text.empty() ? "" : ", ", name, *bubble,
-                        time > 0 ? 100 * *bubble / time : 0);
+    text += fmt::format("{}{}{} {:.4g} ms ({:.2f}%)", text.empty() ? "" : ", ", name, theory.at_most ? " at most" : "",
+                        *bubble, time > 0 ? 100 * *bubble / time : 0);
   };
   add("wall", theory.bubble_wall_ms);
   add("span", theory.bubble_span_ms);
   if (theory.bubble_formula != "0") text += fmt::format(" = {}", theory.bubble_formula);
   if (theory.peak_chunks) text += fmt::format("; peak {} chunks = {}", *theory.peak_chunks, theory.peak_formula);
   return text;
+}
+
+std::string cadence_text(const Cadence& cadence) {
+  return fmt::format(
+      "every {:.6g} ms behind a global norm (bubble {:.2f}%), every {:.6g} ms with post-validation ({:.2f}%)",
+      cadence.barrier_ms, 100 * cadence.bubble_barrier(), cadence.post_validation_ms,
+      100 * cadence.bubble_post_validation());
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -147,6 +154,7 @@ std::string plan_text(const PlanReport& report, const TextGridOptions& grid) {
                       simulation.wall_ms - simulation.ideal_ms, 100 * simulation.bubble_wall(),
                       simulation.span_ms - simulation.ideal_ms, 100 * simulation.bubble_span());
   if (report.theory) text += fmt::format("theory:  {}\n", theory_text(*report.theory, simulation.ideal_ms));
+  if (report.cadence) text += fmt::format("a step:  {}\n", cadence_text(*report.cadence));
   text += fmt::format("peak:    {} chunks ({:.4g} microbatches) on the worst rank\n", worst_peak(report),
                       static_cast<double>(worst_peak(report)) / report.chunks);
   text += fmt::format("steps:   {}; {} messages between ranks", simulation.num_steps, simulation.p2p_messages);
@@ -166,7 +174,8 @@ std::vector<HtmlTable> plan_tables(const PlanReport& report) {
     HtmlTable theory{"Theory and simulation", {"", "formula", "theory", "simulated"}, {}};
     const auto add = [&](std::string_view name, const std::optional<double>& value, double simulated) {
       if (!value) return;
-      theory.rows.push_back({std::string(name), report.theory->bubble_formula, fmt::format("{:.4g}", *value),
+      theory.rows.push_back({std::string(name), report.theory->bubble_formula,
+                             fmt::format("{}{:.4g}", report.theory->at_most ? "at most " : "", *value),
                              fmt::format("{:.4g}", simulated)});
     };
     const Simulation& simulation = report.simulation;
@@ -192,6 +201,7 @@ std::string plan_html(const PlanReport& report) {
                   {"bubble of the span", fmt::format("{:.2f}%", 100 * simulation.bubble_span())},
                   {"peak chunks", fmt::format("{}", worst_peak(report))},
                   {"messages between ranks", fmt::format("{}", simulation.p2p_messages)}};
+  if (report.cadence) page.figures.push_back({"a step", cadence_text(*report.cadence)});
   if (!simulation.timeline.ranks.empty()) {
     page.timelines.push_back(simulation.timeline);
     page.timelines.back().title = "simulated";

@@ -10,8 +10,9 @@
 namespace ppctl {
 
 struct SimulateOptions {
-  bool timeline = false;      ///< record every span (40 bytes each); off for large plans
-  bool communication = true;  ///< with `timeline`: also lane 2, transfers and collectives
+  bool timeline = false;         ///< record every span (40 bytes each); off for large plans
+  bool communication = true;     ///< with `timeline`: also lane 2, transfers and collectives
+  std::vector<double> start_ms;  ///< by rank: when it begins; empty: all at 0
 };
 
 /// Time that a rank's compute thread waited for one other rank's message.
@@ -64,8 +65,7 @@ struct Simulation {
 ///
 /// Takes a generator's output (compute steps: messages follow from the dependency graph and start when their producer
 /// ends) and lowered schedules (a SEND starts a transfer and blocks nobody, a RECV is posted, the step that uses the
-/// tensor waits; collectives and offloads run beside compute, one after the other on a lane of their own). Every rank
-/// starts at 0.
+/// tensor waits; collectives and offloads run beside compute, one after the other on a lane of their own).
 ///
 /// Throws Error where the costs do not fit, where a step is outside the placement, and where the schedule deadlocks:
 /// one line that says which rank waits at which step for what.

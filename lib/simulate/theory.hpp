@@ -13,7 +13,8 @@ namespace ppctl {
 struct Theory {
   std::optional<double> bubble_wall_ms;  ///< idle time of the busiest rank from time 0 to the end
   std::optional<double>
-      bubble_span_ms;  ///< the same between a rank's own first and last step, for the rank with the longest span
+      bubble_span_ms;    ///< the same between a rank's own first and last step, for the rank with the longest span
+  bool at_most = false;  ///< the bubbles are bounds from above: the generator does better for some p
   std::string bubble_formula;      ///< as text: "(p-1)(F+B)"
   std::optional<int> peak_chunks;  ///< most activations of (stage, microbatch) alive on the worst rank
   std::string peak_formula;
