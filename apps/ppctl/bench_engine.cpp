@@ -13,6 +13,7 @@
 #include "launcher.hpp"
 #include "schedule/generator.hpp"
 #include "schedule/verify.hpp"
+#include "train/agreement.hpp"
 #include "train_engine_connect.hpp"
 
 namespace ppctl {
@@ -78,6 +79,14 @@ BubbleOptions read_options(const EngineRequest& request) {
   return options;
 }
 
+/// Every rank finds the same, so one of them says it.
+void check_ranks(const BubbleOptions& options, int num_ranks) {
+  for (const int pp : options.pp) {
+    if (pp > num_ranks)
+      throw AgreedError(fmt::format("--pp {} needs {} ranks, but {} were started", pp, pp, num_ranks));
+  }
+}
+
 /// Everything but the measurement; nothing where the schedule does not exist for these numbers.
 std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& options, ScheduleSpec spec) {
   const GeneratorInfo& info = generator_or_throw(spec.name);
@@ -99,6 +108,15 @@ std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& opt
   const double pair = times.forward_ms + times.dx_ms + times.dw_ms;
   row.theory = schedule_theory(spec.name, spec.pp, spec.chunks, spec.num_microbatches, spec.costs, pair);
   return std::make_pair(std::move(bench), std::move(row));
+}
+
+/// The same on every rank, and so is what is wrong with it.
+std::optional<std::pair<BubbleCase, BubbleRow>> agreed_prepare(const BubbleOptions& options, const ScheduleSpec& spec) {
+  try {
+    return prepare(options, spec);
+  } catch (const Error& error) {
+    throw AgreedError(error.what());
+  }
 }
 
 void print(const BubbleOptions& options, const std::vector<BubbleRow>& rows) {
@@ -124,7 +142,7 @@ void run_all(const BubbleOptions& options, bool prints,
           spec.pp = pp;
           spec.chunks = chunks;
           spec.num_microbatches = microbatches(m, pp);
-          auto prepared = prepare(options, spec);
+          auto prepared = agreed_prepare(options, spec);
           if (!prepared) continue;
           prepared->second.measured = measure(prepared->first);
           rows.push_back(std::move(prepared->second));
@@ -148,9 +166,11 @@ int bench_bubbles(const EngineRequest& request) {
   }
   int status = kExitFailed;
   with_communicator(JobConfig(), [&](Communicator& communicator) {
-    const int rank = communicator.transport().rank();
-    status = report_errors(kExitFailed, rank != 0, [&] {
-      run_all(options, rank == 0, [&](const BubbleCase& bench) { return measure_bubble(communicator, bench); });
+    const Transport& transport = communicator.transport();
+    status = run_rank(communicator, [&] {
+      check_ranks(options, transport.size());
+      run_all(options, transport.rank() == 0,
+              [&](const BubbleCase& bench) { return measure_bubble(communicator, bench); });
       return kExitOk;
     });
   });

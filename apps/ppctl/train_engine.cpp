@@ -74,25 +74,6 @@ int train_rank(const JobConfig& job, Communicator& communicator) {
   return kExitOk;
 }
 
-/// Which ranks speak when a run fails: the one whose fault it is; where it is another's, ranks 0 and 1, of which at
-/// least one is alive to say so.
-int run_rank(const JobConfig& job, Communicator& communicator) {
-  Transport& transport = communicator.transport();
-  const int rank = transport.rank();
-  return report_errors(kExitFailed, /*silent=*/false, [&] {
-    try {
-      return train_rank(job, communicator);
-    } catch (const AgreedError&) {
-      if (rank == 0) throw;
-    } catch (const std::exception& error) {
-      const bool elsewhere = transport.failure().has_value();
-      if (!elsewhere) transport.abort(error.what());
-      if (!elsewhere || rank <= 1) throw;
-    }
-    return kExitFailed;
-  });
-}
-
 int train(const EngineRequest& request) {
   const JobConfig job = load_config(request.config_file, request.sets, schedule_rules()).job;
   const Launch launch = detect_launch();
@@ -102,7 +83,9 @@ int train(const EngineRequest& request) {
   if (job.threads > 1) widen_affinity();
   install_signal_handlers();
   int status = kExitFailed;
-  with_communicator(job, [&](Communicator& communicator) { status = run_rank(job, communicator); });
+  with_communicator(job, [&](Communicator& communicator) {
+    status = run_rank(communicator, [&] { return train_rank(job, communicator); });
+  });
   return status;
 }
 

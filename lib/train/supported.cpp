@@ -14,7 +14,6 @@ void check_supported(const JobConfig& job) {
   refuse(job.recompute.full || job.recompute.attention || job.recompute.mlp, "recompute", "set it to none");
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");
   refuse(job.link.latency_us > 0 || job.link.bandwidth_gbps > 0, "link", "leave the section out");
-  refuse(job.pipeline.overlap_b_f, "pipeline.overlap_b_f", "set it to false");
 }
 
 }  // namespace ppctl

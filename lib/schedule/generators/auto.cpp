@@ -3,9 +3,13 @@
 //
 //   candidates: the greedy order with every setting, in a loop and with two chunks also in a V; and the fixed schedules
 //   that fit the best: the shortest span; of equal ones, the shortest wall
+//
+// The search ends early at an order that none can beat, and after a number of steps that takes some ten seconds: a plan
+// for a thousand ranks tries fewer settings than one for a hundred.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 
 #include "base/error.hpp"
 #include "schedule/generators/generators.hpp"
@@ -14,6 +18,9 @@
 
 namespace ppctl::generate {
 namespace {
+
+/// Most compute steps of greedy orders, all settings together. Larger plans get a fixed schedule where one fits.
+constexpr std::int64_t kMostSteps = 200'000'000;
 
 struct Candidate {
   Schedule schedule;
@@ -67,8 +74,35 @@ std::vector<Schedule> fixed_schedules(const ScheduleSpec& spec) {
   return schedules;
 }
 
+constexpr double kSame = 1 + 1e-6;
+
+/// What no order of this placement goes below: the work of the busiest rank, and that work after the forwards that lead
+/// to its first stage.
+OrderTime least_time(const Placement& placement, const std::vector<ChunkCosts>& costs, int num_microbatches) {
+  const auto p = static_cast<std::size_t>(placement.pp());
+  std::vector<double> head(p, -1);
+  std::vector<double> work(p, 0);
+  double forwards = 0;
+  for (std::size_t stage = 0; stage < costs.size(); ++stage) {
+    const auto at = [&](std::size_t of) {
+      return static_cast<std::size_t>(
+          placement.rank_of(StageId(static_cast<int>(of)), MicrobatchId(0), num_microbatches).value);
+    };
+    const std::size_t rank = at(stage);
+    if (stage > 0 && at(stage - 1) != rank) forwards += costs[stage - 1].p2p;
+    if (head[rank] < 0) head[rank] = forwards;
+    work[rank] += num_microbatches * (costs[stage].forward + costs[stage].dx + costs[stage].dw);
+    forwards += costs[stage].forward;
+  }
+  OrderTime least;
+  for (std::size_t rank = 0; rank < p; ++rank) {
+    least.span = std::max(least.span, work[rank]);
+    least.wall = std::max(least.wall, head[rank] + work[rank]);
+  }
+  return least;
+}
+
 bool is_better(const OrderTime& a, const OrderTime& b) {
-  constexpr double kSame = 1 + 1e-6;
   if (a.span * kSame < b.span) return true;
   return a.span <= b.span * kSame && a.wall < b.wall;
 }
@@ -109,8 +143,14 @@ Schedule search(const ScheduleSpec& spec) {
   }
   std::vector<Placement> placements = {Placement(PlacementKind::kLoop, spec.pp, spec.chunks)};
   if (spec.chunks == 2) placements.emplace_back(PlacementKind::kV, spec.pp, 2);
+  const std::int64_t steps_of_one = std::int64_t{3} * spec.pp * spec.chunks * spec.num_microbatches;
+  std::int64_t steps = 0;
   for (const Placement& placement : placements) {
+    const OrderTime least = least_time(placement, costs, spec.num_microbatches);
     for (const GreedySettings& settings : all_settings(spec.pp)) {
+      const bool at_best = best && best->time.span <= least.span * kSame && best->time.wall <= least.wall * kSame;
+      if (at_best || (best && steps + steps_of_one > kMostSteps)) break;
+      steps += steps_of_one;
       if (auto schedule = greedy_order(spec, placement, costs, limits, settings)) consider(std::move(*schedule));
     }
   }

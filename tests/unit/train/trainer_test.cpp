@@ -50,6 +50,18 @@ TEST(Trainer, GivesTheSameBitsTwiceAndForAnyNumberOfRanks) {
   EXPECT_NE(run_job(tiny_job(text, {"seed=2"})).numbers(), once.numbers());
 }
 
+TEST(Trainer, GivesTheSameBitsWithOverlappedPairs) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", some_text());
+  const RunLog once = run_job(tiny_job(text));
+  for (const char* schedule : {"1f1b", "interleaved_1f1b", "dualpipe_v"}) {
+    SCOPED_TRACE(schedule);
+    const RunLog log =
+        run_job(tiny_job(text, {fmt::format("pipeline.schedule={}", schedule), "pipeline.overlap_b_f=true"}));
+    EXPECT_EQ(log.numbers(), once.numbers());
+  }
+}
+
 TEST(Trainer, SplitsLayersByListAndByCostToo) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", some_text());
