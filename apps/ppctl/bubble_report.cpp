@@ -24,7 +24,7 @@ std::string percent(const std::optional<double>& share) {
 }
 
 std::string theory_percent(const BubbleRow& row, const std::optional<double>& share) {
-  return (share && row.theory->at_most ? "<=" : "") + percent(share);
+  return fmt::format("{}{}", share && row.theory->at_most ? "<=" : "", percent(share));
 }
 
 template <class Wait>
@@ -152,7 +152,7 @@ std::string bubble_text(const std::vector<BubbleRow>& rows) {
         (got.bubble_span() - sim.bubble_span()) * 100,
         fmt::format("{}/{}/{}", peak, worst_peak(sim.ranks), worst_peak(got.ranks)));
   }
-  text += "\n" + agreement_text(rows);
+  text.append("\n").append(agreement_text(rows));
   for (const BubbleRow& row : rows) text += rank_lines(row);
   return text;
 }

@@ -28,6 +28,16 @@ void check_fits(const Schedule& schedule, const JobConfig& job) {
   }
 }
 
+/// PyTorch writes FSDP steps into every schedule with communication; where nothing is sharded they mean nothing.
+void drop_fsdp_steps(Schedule& schedule) {
+  for (RankSteps& rank : schedule.ranks) {
+    std::erase_if(rank.steps, [](MetaStep step) {
+      return step.type() == MetaStepType::UNSHARD || step.type() == MetaStepType::RESHARD ||
+             step.type() == MetaStepType::REDUCE_GRAD;
+    });
+  }
+}
+
 }  // namespace
 
 ScheduleSpec schedule_spec(const JobConfig& job) {
@@ -60,6 +70,7 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
   if (job.pipeline.schedule == "file") {
     schedule = read_schedule_file(job.pipeline.schedule_file);
     check_fits(schedule, job);
+    if (job.parallel.dp_shard == 1) drop_fsdp_steps(schedule);
   } else {
     ScheduleSpec spec = schedule_spec(job);
     spec.stage_costs = stage_costs;

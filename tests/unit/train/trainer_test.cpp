@@ -62,6 +62,25 @@ TEST(Trainer, GivesTheSameBitsWithOverlappedPairs) {
   }
 }
 
+/// ScheduleZBVZeroBubble with communication, for two ranks and four microbatches, as PyTorch 2.13 writes it.
+constexpr const char* kPyTorchZbv =
+    "0UNSHARD,3UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,3RECV_F0,0F2,0SEND_F2,3F0,3RECV_F1,3I0,3SEND_B0,3W0,"
+    "3F1,3I1,3SEND_B1,0RECV_B0,3W1,0F3,0SEND_F3,3RECV_F2,0I0,0W0,3F2,3I2,3SEND_B2,0RECV_B1,3W2,0I1,3R"
+    "ECV_F3,0W1,3F3,3I3,3SEND_B3,0RECV_B2,3W3,3REDUCE_GRAD,0RECV_B3,3RESHARD,0I2,0W2,0I3,0W3,0REDUCE_"
+    "GRAD,0RESHARD\n"
+    "1UNSHARD,2UNSHARD,1RECV_F0,1F0,1RECV_F1,2F0,2SEND_F0,1RECV_F2,1F1,2F1,2SEND_F1,2RECV_B0,2I0,2W0,"
+    "1F2,2RECV_B1,1I0,1SEND_B0,1W0,1RECV_F3,2F2,2SEND_F2,2I1,2W1,1F3,2RECV_B2,1I1,1SEND_B1,1W1,2F3,2S"
+    "END_F3,2I2,2W2,2RECV_B3,1I2,1SEND_B2,2I3,1I3,1SEND_B3,1W2,2W3,2REDUCE_GRAD,2RESHARD,1W3,1REDUCE_"
+    "GRAD,1RESHARD\n";
+
+TEST(Trainer, RunsTheScheduleOfAFileThatPyTorchWrote) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", some_text());
+  const std::string schedule = folder.write("zbv.csv", kPyTorchZbv);
+  const RunLog log = run_job(tiny_job(text, {"pipeline.schedule={file: " + schedule + "}"}));
+  EXPECT_EQ(log.numbers(), run_job(tiny_job(text)).numbers());
+}
+
 TEST(Trainer, SplitsLayersByListAndByCostToo) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", some_text());
