@@ -11,40 +11,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "model/family.hpp"
+#include "workloads.hpp"
 
 namespace {
 
 using namespace ppctl;
-
-struct Workload {
-  std::map<std::string, std::string> model;
-  std::int64_t sequence;
-  int microbatches;
-};
-
-std::map<std::string, std::string> llama(int vocab, int hidden, int heads, int kv_heads, int intermediate) {
-  return {{"vocab_size", std::to_string(vocab)},
-          {"hidden_size", std::to_string(hidden)},
-          {"num_hidden_layers", "8"},
-          {"num_attention_heads", std::to_string(heads)},
-          {"num_key_value_heads", std::to_string(kv_heads)},
-          {"intermediate_size", std::to_string(intermediate)},
-          {"rms_norm_eps", "1e-5"}};
-}
-
-Workload workload(const std::string& name) {
-  if (name == "latency") return {llama(256, 64, 4, 4, 192), 32, 32};
-  if (name == "small") return {llama(512, 256, 8, 4, 688), 128, 16};
-  if (name == "medium") return {llama(2048, 512, 8, 8, 1376), 256, 8};
-  throw_error("workload '{}' is not latency, small or medium", name);
-}
 
 /// AdamW over the flat buffers of all groups, state included.
 class Optimizer {
@@ -90,13 +67,7 @@ void run(const std::string& name, int steps, const std::string& dtype) {
   const ModelSpec spec = parse_model_keys("llama", work.model);
   const auto stage = build_stage(spec, dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, StageRange::whole(spec), 1);
   initialize(*stage, 1);
-  std::vector<Microbatch> microbatches(work.microbatches);
-  for (int i = 0; i < work.microbatches; ++i) {
-    microbatches[i].index = i;
-    microbatches[i].loss_scale = 1.0 / static_cast<double>(work.microbatches * work.sequence);
-    microbatches[i].kwargs["input_ids"] = at::randint(spec.vocab_size, {1, work.sequence}, at::kLong);
-    microbatches[i].kwargs["labels"] = at::randint(spec.vocab_size, {1, work.sequence}, at::kLong);
-  }
+  const std::vector<Microbatch> microbatches = random_microbatches(work, spec.vocab_size);
   Optimizer optimizer(*stage);
   std::vector<double> seconds;
   std::vector<double> cpu_seconds;
