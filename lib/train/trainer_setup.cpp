@@ -105,8 +105,8 @@ void Trainer::connect() {
   const auto microbatches =
       static_cast<std::size_t>(shape_.num_microbatches) * static_cast<std::size_t>(shape_.accumulate);
   if (job_.pipeline.post_validation) {
-    post_validation_ = std::make_unique<PostValidation>(job_.optimizer, GradNorm(shards, axes_->along(MeshAxis::kPipeline), deadline()),
-                                                        *optimizer_, pipeline_ranks_);
+    post_validation_ = std::make_unique<PostValidation>(
+        job_.optimizer, GradNorm(shards, axes_->along(MeshAxis::kPipeline), deadline()), *optimizer_, pipeline_ranks_);
   }
   exchange_ = std::make_unique<StepExchange>(*world_, post_validation_ ? 0 : norm_->num_slots(), microbatches);
   eval_exchange_ = std::make_unique<StepExchange>(*world_, 0, static_cast<std::size_t>(shape_.num_microbatches));
@@ -124,8 +124,8 @@ void Trainer::connect() {
   }
 
   if (!job_.checkpoint.folder.empty()) {
-    store_ = std::make_unique<CheckpointStore>(job_, spec_, dtype_named(job_.model.dtype), *optimizer_, *world_,
-                                               deadline());
+    store_ =
+        std::make_unique<CheckpointStore>(job_, spec_, dtype_named(job_.model.dtype), *optimizer_, *world_, deadline());
     store_->on_saved([this](const std::string& text) { say(text); });
     if (job_.checkpoint.resume) resumed_ = store_->resume(deadline());
   }
