@@ -4,7 +4,7 @@
 //   candidates: the greedy order with every setting, in a loop and with two chunks also in a V; and the fixed schedules
 //   that fit the best: the shortest span; of equal ones, the shortest wall
 //
-// The search ends early at an order that none can beat, and after a number of steps that takes some ten seconds: a plan
+// The search ends early at an order that none can beat, and after a number of steps that takes about a minute: a plan
 // for a thousand ranks tries fewer settings than one for a hundred.
 #include <algorithm>
 #include <array>
