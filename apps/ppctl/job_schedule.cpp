@@ -9,10 +9,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "arch/job_model.hpp"
 #include "base/did_you_mean.hpp"
 #include "base/error.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
+#include "simulate/model_costs.hpp"
 
 namespace ppctl {
 namespace {
@@ -81,6 +83,19 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
   verify.fsdp = job.parallel.dp_shard > 1;
   verify_schedule_or_throw(schedule, verify);
   return schedule;
+}
+
+std::vector<ChunkCosts> stage_costs_of_job(const JobConfig& job) {
+  if (job.pipeline.schedule != "auto") return {};
+  const ModelSpec spec = model_of_job(job);
+  return chunk_costs(model_costs(memory_model(job, spec, layers_per_stage(job, spec, placement_of_job(job)))));
+}
+
+Placement placement_of_job(const JobConfig& job) {
+  const GeneratorInfo& info = generator_or_throw(job.pipeline.schedule);
+  if (const auto reason = refuse_schedule(schedule_spec(job))) throw_error("schedule {}: {}", info.name, *reason);
+  return Placement(info.placement, job.parallel.pp,
+                   job.pipeline.chunks > 0 ? job.pipeline.chunks : info.default_chunks);
 }
 
 const GeneratorInfo& generator_or_throw(const std::string& name) {

@@ -17,6 +17,13 @@ PassOptions pass_options(const JobConfig& job);
 /// alike. Throws Error.
 Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& stage_costs = {});
 
+/// What schedules that look at costs see of a job's stages: times by the operations of its model. Empty where the
+/// schedule does not look at them. Throws Error.
+std::vector<ChunkCosts> stage_costs_of_job(const JobConfig& job);
+
+/// The placement of the job's schedule. REQUIRES: the schedule is a generator's. Throws Error for an unknown one.
+Placement placement_of_job(const JobConfig& job);
+
 /// The generator of that name. Throws Error with what was probably meant.
 const GeneratorInfo& generator_or_throw(const std::string& name);
 /// A schedule from a CSV file, as it stands there. Throws Error with file:line:column.

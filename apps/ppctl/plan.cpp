@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "job_schedule.hpp"
+#include "plan_model.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
 #include "simulate/compare.hpp"
@@ -86,7 +87,23 @@ void save(const std::string& file, const Schedule& schedule) {
   if (!stream) throw_error("{}: cannot be written: {}", file, std::strerror(errno));
 }
 
-void print_report(const PlanOptions& options, const JobConfig& job, const Schedule& schedule, const CostModel& costs) {
+/// What a report says of the model.
+void add_model(const PlanOptions& options, const JobConfig& job, const PlanModel& model, const Schedule& schedule,
+               PlanReport& report) {
+  if (model.known()) {
+    report.memory = MemoryReport{model.memory(schedule), memory_terms(job), options.memory_gib * kGib};
+    if (!options.gives_times()) {
+      report.notes =
+          "times:   relative, from the model's operations: 1 ms is the mean forward of a stage; --forward-ms, --dx-ms "
+          "and --dw-ms give measured ones\n";
+    }
+  } else if (!model.reason().empty()) {
+    report.notes = fmt::format("memory:  not known, and stages cost the same: {}\n", model.reason());
+  }
+}
+
+void print_report(const PlanOptions& options, const JobConfig& job, const PlanModel& model, const Schedule& schedule,
+                  const CostModel& costs) {
   if (options.format == "csv") {
     print(csv_text(schedule));
     return;
@@ -98,6 +115,7 @@ void print_report(const PlanOptions& options, const JobConfig& job, const Schedu
     throw_error("{} steps are too many for --format {}; text, json and csv go on", num_steps(schedule), options.format);
   }
   PlanReport report = make_plan_report(schedule, costs, drawn);
+  add_model(options, job, model, schedule, report);
   if (job.pipeline.post_validation) report.cadence = step_cadence(schedule, costs, options.optimizer_ms);
   if (options.format == "json") {
     print(with_newline(plan_json(report)));
@@ -115,18 +133,19 @@ void print_report(const PlanOptions& options, const JobConfig& job, const Schedu
 }
 
 void print_schedule(const PlanOptions& options, const JobConfig& job) {
+  const PlanModel model(options, job);
   CostModel costs;
   Schedule schedule;
   if (job.pipeline.schedule == "file") {
     schedule = schedule_of_job(job);
-    costs = plan_costs(options, job, schedule.placement);
+    costs = plan_costs(options, job, model, schedule.placement);
   } else {
-    costs = plan_costs(options, job, plan_placement(job));
+    costs = plan_costs(options, job, model, placement_of_job(job));
     schedule = schedule_of_job(job, chunk_costs(costs));
   }
   if (!options.save.empty()) save(options.save, schedule);
   if (options.format == "text" && job.dp() > 1) print(mesh_text(job));
-  print_report(options, job, schedule, costs);
+  print_report(options, job, model, schedule, costs);
 }
 
 /// Proves a schedule from a file, then reports on it as on any other.
@@ -144,7 +163,8 @@ void check_schedule(const PlanOptions& options) {
       print("Some backwards run out of microbatch order: losses will differ from other schedules' in the last bits.\n");
   }
   if (!options.save.empty()) save(options.save, schedule);
-  print_report(options, job, schedule, plan_costs(options, job, schedule.placement));
+  const PlanModel model(options, job);
+  print_report(options, job, model, schedule, plan_costs(options, job, model, schedule.placement));
 }
 
 /// --compare and --auto.
@@ -153,11 +173,23 @@ void compare(const PlanOptions& options, JobConfig job) {
   const bool named = !options.schedule.empty() || !options.config.empty();
   if (job.pipeline.schedule == "file")
     throw_error("--compare and --auto are about schedules that are generated, not one from a file");
-  const Placement placement = named ? plan_placement(job) : Placement(PlacementKind::kLoop, job.parallel.pp, 1);
+  const Placement placement = named ? placement_of_job(job) : Placement(PlacementKind::kLoop, job.parallel.pp, 1);
   CompareRequest request;
   request.pp = job.parallel.pp;
   request.num_microbatches = job.num_microbatches();
-  request.costs = plan_costs(options, job, placement);
+  // A list of layers fits one number of stages alone.
+  if (job.pipeline.layers == "list" && !options.chunks) job.pipeline.layers = "uniform";
+  const PlanModel model(options, job);
+  if (model.known()) {
+    request.costs_of = [&](const Placement& candidate) { return plan_costs(options, job, model, candidate); };
+    if (!options.gives_memory()) {
+      request.peak_bytes_of = [&](const Schedule& schedule) {
+        return static_cast<double>(largest_total(model.memory(schedule)));
+      };
+    }
+  } else {
+    request.costs = plan_costs(options, job, model, placement);
+  }
   request.passes = pass_options(job);
   request.memory_limit = job.pipeline.memory_limit;
   if (options.chunks) request.chunks = {*options.chunks};
@@ -198,10 +230,14 @@ int plan(const PlanOptions& options) {
     print_zero_bubble_table(options.zero_bubble_table);
   } else if (!options.check.empty()) {
     check_schedule(options);
-  } else if (options.choose && options.activation_mib == 0 && options.state_mib == 0) {
-    throw_error("--auto needs to know memory: give --activation-mib (kept for one microbatch) and --state-mib");
   } else if (options.compare || options.choose) {
-    compare(options, plan_job(options));
+    const JobConfig job = plan_job(options);
+    if (options.choose && !options.gives_memory() && !PlanModel(options, job).known()) {
+      throw_error(
+          "--auto needs to know memory: give a job with a model, or --activation-mib (kept for one microbatch) and "
+          "--state-mib");
+    }
+    compare(options, job);
   } else {
     print_schedule(options, plan_job(options));
   }

@@ -45,8 +45,9 @@ void add_schedule_options(CLI::App& command, PlanOptions& options) {
 }
 
 void add_cost_options(CLI::App& command, PlanOptions& options) {
-  const char* const group = "What a stage (with --layers: a layer) costs for one microbatch";
-  const auto add = [&](const char* name, double& field, const char* text) {
+  const char* const group =
+      "What a stage (with --layers: a layer) costs for one microbatch (else as the job's model computes and keeps)";
+  const auto add = [&](const char* name, auto& field, const char* text) {
     command.add_option(name, field, text)->group(group)->check(CLI::NonNegativeNumber);
   };
   add("--forward-ms", options.forward_ms, "Forward (1)");
@@ -86,9 +87,10 @@ void add_plan_command(CLI::App& app, ChosenCommand& chosen) {
       ->group(output);
   CLI::Option* choose =
       command->add_flag("--auto", options->choose, "The fastest schedule that fits --memory-gib")->group(output);
-  CLI::Option* memory = command->add_option("--memory-gib", options->memory_gib, "Memory of a rank")
-                            ->group(output)
-                            ->check(CLI::PositiveNumber);
+  CLI::Option* memory =
+      command->add_option("--memory-gib", options->memory_gib, "Memory of a rank: says which ranks need more")
+          ->group(output)
+          ->check(CLI::PositiveNumber);
   choose->needs(memory);
   command->add_option("--check", options->check, "Prove a schedule written elsewhere (CSV as PyTorch writes it)")
       ->type_name("FILE")

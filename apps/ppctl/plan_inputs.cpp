@@ -6,6 +6,8 @@
 #include "base/error.hpp"
 #include "commands.hpp"
 #include "job_schedule.hpp"
+#include "plan_model.hpp"
+#include "simulate/model_costs.hpp"
 #include "topology/layer_split.hpp"
 
 namespace ppctl {
@@ -44,7 +46,9 @@ std::optional<int> job_layers(const JobConfig& job) {
 }
 
 /// Layers of each stage, or nothing where neither options nor job say how many the model has.
-std::vector<int> layers_by_stage(const PlanOptions& options, const JobConfig& job, const Placement& placement) {
+std::vector<int> layers_by_stage(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
+                                 const Placement& placement) {
+  if (model.known()) return model.memory_model(placement).layer_counts;
   std::vector<int> layers = options.layers.empty() ? std::vector<int>() : parse_layers(options.layers);
   if (layers.empty() && job.pipeline.layers == "list") layers = job.pipeline.layer_counts;
   if (layers.empty() && job_layers(job)) layers = {*job_layers(job)};
@@ -116,30 +120,26 @@ JobConfig plan_job(const PlanOptions& options) {
   return options.config.empty() ? job_from_options(options) : load_plan_config(options).job;
 }
 
-Placement plan_placement(const JobConfig& job) {
-  const GeneratorInfo& info = generator_or_throw(job.pipeline.schedule);
-  if (const auto reason = refuse_schedule(schedule_spec(job))) throw_error("schedule {}: {}", info.name, *reason);
-  return Placement(info.placement, job.parallel.pp,
-                   job.pipeline.chunks > 0 ? job.pipeline.chunks : info.default_chunks);
-}
-
-CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Placement& placement) {
-  const std::vector<int> layers = layers_by_stage(options, job, placement);
+CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
+                     const Placement& placement) {
+  const std::vector<int> layers = layers_by_stage(options, job, model, placement);
   const bool per_layer = !options.layers.empty();
   const double mean =
       layers.empty() ? 1 : std::accumulate(layers.begin(), layers.end(), 0.0) / static_cast<double>(layers.size());
-  CostModel costs;
+  CostModel costs = model.known() ? model_costs(model.memory_model(placement)) : CostModel();
+  costs.stages.resize(static_cast<std::size_t>(placement.num_stages()));
   for (int s = 0; s < placement.num_stages(); ++s) {
     const double layers_here = layers.empty() ? 1 : layers[static_cast<std::size_t>(s)];
     const double scale = per_layer ? layers_here : layers_here / mean;
-    StageCosts stage;
-    stage.forward_ms = options.forward_ms * scale;
-    stage.dx_ms = options.dx_ms * scale;
-    stage.dw_ms = options.dw_ms * scale;
-    stage.activation_bytes = options.activation_mib * kMib * scale;
-    stage.state_bytes = options.state_mib * kMib * scale;
-    stage.output_bytes = options.output_mib * kMib;
-    costs.stages.push_back(stage);
+    StageCosts& stage = costs.stages[static_cast<std::size_t>(s)];
+    if (options.gives_times() || !model.known()) {
+      stage.forward_ms = options.forward_ms.value_or(1) * scale;
+      stage.dx_ms = options.dx_ms.value_or(1) * scale;
+      stage.dw_ms = options.dw_ms.value_or(1) * scale;
+    }
+    if (options.activation_mib) stage.activation_bytes = *options.activation_mib * kMib * scale;
+    if (options.state_mib) stage.state_bytes = *options.state_mib * kMib * scale;
+    if (options.output_mib) stage.output_bytes = *options.output_mib * kMib;
   }
   costs.p2p_ms = options.p2p_ms;
   costs.link = {options.latency_ms, options.bandwidth_gbps};

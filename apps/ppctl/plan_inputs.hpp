@@ -30,17 +30,21 @@ struct PlanOptions {
   bool split_backward = false;
   bool post_validation = false;
 
-  double forward_ms = 1;
-  double dx_ms = 1;
-  double dw_ms = 1;
+  // Unset: as the job's model computes, sends and keeps; without a model 1 ms, and no bytes.
+  std::optional<double> forward_ms;
+  std::optional<double> dx_ms;
+  std::optional<double> dw_ms;
   double p2p_ms = 0;
   double latency_ms = 0;
   double bandwidth_gbps = 0;
   double pair_factor = 1;
   double optimizer_ms = 0;    ///< of one rank
-  double activation_mib = 0;  ///< of one stage and microbatch (with `layers`, of one layer)
-  double output_mib = 0;      ///< a tensor between stages
-  double state_mib = 0;       ///< of one stage (or layer): parameters, gradients, optimizer
+  std::optional<double> activation_mib;  ///< of one stage and microbatch (with `layers`, of one layer)
+  std::optional<double> output_mib;      ///< a tensor between stages
+  std::optional<double> state_mib;       ///< of one stage (or layer): parameters, gradients, optimizer
+
+  bool gives_times() const { return forward_ms || dx_ms || dw_ms; }
+  bool gives_memory() const { return activation_mib || state_mib; }
 
   std::string format = "text";
   bool compare = false;
@@ -56,9 +60,10 @@ JobConfig plan_job(const PlanOptions& options);
 /// The job file, with what it needs for --show-config. Throws ConfigError.
 LoadedConfig load_plan_config(const PlanOptions& options);
 
-/// What each stage of the placement costs. Throws Error where the layers do not fit the stages.
-CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Placement& placement);
-/// The placement of the job's schedule. REQUIRES: the schedule is a generator's. Throws Error for an unknown one.
-Placement plan_placement(const JobConfig& job);
+class PlanModel;
 
+/// What each stage of the placement costs: as the options say, else as the model computes. Throws Error where the
+/// layers do not fit the stages.
+CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
+                     const Placement& placement);
 }  // namespace ppctl

@@ -56,7 +56,7 @@ std::vector<std::unique_ptr<TrainObserver>> make_observers(const JobConfig& job,
 /// The same on every rank, and so is what is wrong with it.
 Schedule agreed_schedule(const JobConfig& job) {
   try {
-    return schedule_of_job(job);
+    return schedule_of_job(job, stage_costs_of_job(job));
   } catch (const Error& error) {
     throw AgreedError(error.what());
   }

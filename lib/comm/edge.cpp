@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "comm/edge_buffers.hpp"
 
 namespace ppctl {
 namespace {
@@ -96,6 +97,10 @@ std::vector<ReceivedTensor> read_records(const std::byte* bytes, std::uint32_t c
 void check_tag(std::int64_t tag) { PPCTL_CHECK(tag >= 0 && tag <= kMaxTag, "tag {} of an edge", tag); }
 
 }  // namespace
+
+EdgeBufferBytes edge_buffer_bytes(std::size_t tensor_bytes) {
+  return {BufferPool::size_class(first_agreement(0)), BufferPool::size_class(header_bytes(1) + round_up(tensor_bytes))};
+}
 
 EdgeSender::EdgeSender(Transport& transport, int peer, std::size_t expected_bytes)
     : transport_(transport), peer_(peer), first_agreed_(first_agreement(expected_bytes)) {}
@@ -187,7 +192,7 @@ EdgeMessage EdgeReceiver::wait(std::int64_t tag, Deadline deadline, std::string_
   }
   receive.agreed = total;
   message.tensors = read_records(message.buffer.get(), header.count, 0);
-  message.buffer = pool_.take(header.payload_bytes);
+  message.buffer = pool_.take(total);  // as large as the receives that follow, which then find it in the pool
   transport_
       .start({.kind = P2POp::Kind::kRecv,
               .peer = peer_,

@@ -165,10 +165,12 @@ class JobChecker {
       context_.complain(
           "lr_schedule.kind",
           fmt::format("'lr_schedule.kind' {} needs 'lr_schedule.total_steps' where the job has no 'steps'", lr.kind));
+    } else if (is_cut_short()) {
+      return;  // it ends within its warm-up, or before its decay
     } else if (lr.warmup_steps > total) {
       context_.complain("lr_schedule.warmup_steps",
-                        fmt::format("'lr_schedule.warmup_steps' ({}) is more than the {} steps of the schedule{}",
-                                    lr.warmup_steps, total, shorter_job_hint()));
+                        fmt::format("'lr_schedule.warmup_steps' ({}) is more than the {} steps of the schedule",
+                                    lr.warmup_steps, total));
     } else if (lr.kind == "wsd") {
       check_decay(lr, total);
     }
@@ -182,15 +184,18 @@ class JobChecker {
     } else if (std::int64_t{lr.warmup_steps} + lr.decay_steps > total) {
       context_.complain("lr_schedule.decay_steps",
                         fmt::format("'lr_schedule.warmup_steps' ({}) and 'lr_schedule.decay_steps' ({}) are more than "
-                                    "the {} steps of the schedule{}",
-                                    lr.warmup_steps, lr.decay_steps, total, shorter_job_hint()));
+                                    "the {} steps of the schedule",
+                                    lr.warmup_steps, lr.decay_steps, total));
     }
   }
 
-  /// For someone who cuts a job short to try it: how to keep the rates that the long one has.
-  std::string shorter_job_hint() const {
-    const bool cut_short = config_.lr_schedule.total_steps == 0 && context_.mark_of("steps").source > 0;
-    return cut_short ? "; 'lr_schedule.total_steps' can be more than 'steps'" : "";
+  /// Whether someone tries a job with fewer steps than its file has, by --set, too few for its warm-up and decay.
+  bool is_cut_short() const {
+    const LrScheduleConfig& lr = config_.lr_schedule;
+    const bool by_set = lr.total_steps == 0 && overridden("lr_schedule.warmup_steps", "steps");
+    const bool decays = lr.kind == "wsd" && lr.decay_steps > 0;
+    return by_set && (lr.kind != "wsd" || decays) &&
+           std::int64_t{lr.warmup_steps} + (decays ? lr.decay_steps : 0) > config_.steps;
   }
 
   /// Whether `key` is what the file says, or the default, and `by` was then changed by --set. Someone who tries another

@@ -136,6 +136,7 @@ struct EvalConfig {
 struct LogConfig {
   std::string json;  ///< JSON lines; empty: none
   int every = 1;     ///< steps between console lines
+  bool memory = true;  ///< measure tensors to the byte beside the plan: about 0.1 µs an allocation
 };
 
 /// A continuation that is generated at the end of training.

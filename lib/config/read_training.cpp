@@ -73,6 +73,7 @@ void read_log(MapReader& job, LogConfig& log) {
   MapReader map = job.section("log");
   map.path("json", log.json);
   map.integer("every", log.every, 1);
+  map.boolean("memory", log.memory);
   map.finish();
 }
 

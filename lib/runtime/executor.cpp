@@ -83,6 +83,11 @@ void Executor::run_steps(const RankProgram& program, const std::function<bool()>
   router_.finish_sends(Deadline::after_seconds(options_.timeout_s), status_);
   for (const auto& stage : stages_) stage->end_step();
   collect_losses();
+  // Between steps a rank holds parameters and optimizer state alone.
+  for (Microbatch& microbatch : microbatches_) {
+    microbatch.args.clear();
+    microbatch.kwargs.clear();
+  }
 }
 
 void Executor::begin_steps() {

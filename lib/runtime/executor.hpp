@@ -66,6 +66,8 @@ class Executor {
   PipelineRank rank() const { return ranks_.rank; }
   int num_microbatches() const { return num_microbatches_; }
   const Placement& placement() const { return placement_; }
+  /// Memory of the buffers that receives of other ranks' tensors use, in use or not.
+  std::size_t receive_buffer_bytes() const { return router_.receive_buffer_bytes(); }
 
  private:
   friend class StepContext;

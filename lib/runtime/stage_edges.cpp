@@ -139,6 +139,12 @@ void StageEdges::keep(InFlight send) {
   if (!send.request->test()) in_flight_.push_back(std::move(send));
 }
 
+std::size_t StageEdges::receive_buffer_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& receiver : receivers_) bytes += receiver ? receiver->allocated_bytes() : 0;
+  return bytes;
+}
+
 void StageEdges::finish_sends(Deadline deadline, std::string_view context) {
   for (InFlight& send : in_flight_) send.request->wait(deadline, context);
   in_flight_.clear();

@@ -58,6 +58,8 @@ class StageEdges {
   void begin_batch();
   void start_batch();
 
+  /// Memory of all receive buffers, in use or not.
+  std::size_t receive_buffer_bytes() const;
   /// Waits until every send is complete.
   void finish_sends(Deadline deadline, std::string_view context);
 

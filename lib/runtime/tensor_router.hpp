@@ -50,6 +50,8 @@ class TensorRouter {
   TensorList take_outgoing(MetaStep send);
   void give_incoming(MetaStep recv, TensorList tensors);
 
+  std::size_t receive_buffer_bytes() const { return edges_.receive_buffer_bytes(); }
+
   /// Waits until the peers' transports have all that was sent.
   void finish_sends(Deadline deadline, std::string_view context);
 

@@ -43,13 +43,17 @@ ComparisonRow compare_one(const CompareRequest& request, const GeneratorInfo& in
   spec.num_microbatches = request.num_microbatches;
   spec.memory_limit = request.memory_limit;
   try {
+    if (const auto refusal = refuse_schedule(spec)) throw_error("schedule {}: {}", spec.name, *refusal);
     const bool bidirectional = info.placement == PlacementKind::kBidirectional;
-    const CostModel costs = resplit_costs(request.costs, bidirectional ? request.pp : request.pp * chunks);
+    const Placement placement(info.placement, request.pp, chunks);
+    const CostModel costs =
+        request.costs_of ? request.costs_of(placement) : resplit_costs(request.costs, placement.num_stages());
     spec.costs = mean_chunk_costs(costs);
     spec.stage_costs = chunk_costs(costs);
     Schedule schedule = generate_schedule(spec);
     lower_schedule(schedule, request.passes);
     fill(row, simulate(schedule, costs));
+    if (request.peak_bytes_of) row.peak_bytes = request.peak_bytes_of(schedule);
     // A bidirectional rank holds two halves of the pipeline's ranks, each 1/p of the model.
     row.peak_microbatches = static_cast<double>(row.peak_chunks) / (bidirectional ? 1 : chunks);
   } catch (const Error& error) {

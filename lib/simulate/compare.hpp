@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ struct CompareRequest {
   std::vector<std::string> schedules;  ///< names; empty: all generators
   std::vector<int> chunks;             ///< tried where a schedule leaves the choice; empty: its default
   double memory_limit = 0;             ///< auto: as ScheduleSpec::memory_limit
+  /// Where the model is known: the costs of a candidate's own cut, instead of resplit_costs. May throw Error.
+  std::function<CostModel(const Placement&)> costs_of;
+  /// Where the model is known: bytes of the worst rank under a lowered schedule, instead of the simulator's sum.
+  std::function<double(const Schedule&)> peak_bytes_of;
 };
 
 /// One candidate: simulated, or refused with a reason.

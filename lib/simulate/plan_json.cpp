@@ -47,6 +47,29 @@ Json cadence_json(const std::optional<Cadence>& cadence) {
           {"bubble_post_validation", cadence->bubble_post_validation()}};
 }
 
+Json memory_json(const std::optional<MemoryReport>& report) {
+  if (!report) return nullptr;
+  Json ranks = Json::array();
+  for (const RankMemory& memory : report->ranks) {
+    ranks.push_back({{"parameters", memory.parameters},
+                     {"masters", memory.masters},
+                     {"moments", memory.moments},
+                     {"tables", memory.tables},
+                     {"gradients", memory.gradients},
+                     {"unsharded", memory.unsharded},
+                     {"step_gradients", memory.step_gradients},
+                     {"batch", memory.batch},
+                     {"activations", memory.activations},
+                     {"buffers", memory.buffers},
+                     {"tensors_between_steps", memory.tensors_between_steps()},
+                     {"tensors_at_peak", memory.tensors_at_peak()},
+                     {"total", memory.total()},
+                     {"peak_step", memory.peak_step},
+                     {"fits", report->fits(memory)}});
+  }
+  return {{"terms", report->terms}, {"limit", report->limit_bytes}, {"ranks", ranks}};
+}
+
 }  // namespace
 
 std::string plan_json(const PlanReport& report) {
@@ -83,6 +106,7 @@ std::string plan_json(const PlanReport& report) {
                  {"busy_ms", busy},
                  {"rank_span_ms", spans},
                  {"idle", idle},
+                 {"memory", memory_json(report.memory)},
                  {"theory", theory_json(report.theory)},
                  {"cadence", cadence_json(report.cadence)}});
 }

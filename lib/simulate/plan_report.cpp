@@ -18,12 +18,6 @@ std::optional<Theory> theory_of(const Schedule& schedule, const CostModel& costs
                          mean_chunk_costs(costs), overlapped_pair_ms(costs, first, first));
 }
 
-std::string bytes_text(double bytes) {
-  constexpr double kGib = 1024.0 * 1024 * 1024;
-  if (bytes >= kGib) return fmt::format("{:.2f} GiB", bytes / kGib);
-  return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024));
-}
-
 std::string waits_text(const RankIdle& idle) {
   std::string text;
   for (const PeerWait& wait : idle.waits) {
@@ -39,8 +33,8 @@ HtmlTable rank_table(const PlanReport& report) {
   HtmlTable table;
   table.title = "Ranks";
   table.header = {"rank", "busy ms", "span ms", "idle", "peak chunks", "warm-up ms", "drain ms", "waits, ms"};
-  const bool bytes = std::any_of(report.simulation.ranks.begin(), report.simulation.ranks.end(),
-                                 [](const RankResult& rank) { return rank.peak_bytes > 0; });
+  const bool bytes = !report.memory && std::any_of(report.simulation.ranks.begin(), report.simulation.ranks.end(),
+                                                   [](const RankResult& rank) { return rank.peak_bytes > 0; });
   if (bytes) table.header.insert(table.header.begin() + 5, "peak memory");
   for (std::size_t rank = 0; rank < report.simulation.ranks.size(); ++rank) {
     const RankResult& result = report.simulation.ranks[rank];
@@ -157,19 +151,24 @@ std::string plan_text(const PlanReport& report, const TextGridOptions& grid) {
   if (report.cadence) text += fmt::format("a step:  {}\n", cadence_text(*report.cadence));
   text += fmt::format("peak:    {} chunks ({:.4g} microbatches) on the worst rank\n", worst_peak(report),
                       static_cast<double>(worst_peak(report)) / report.chunks);
+  if (report.memory) text += fmt::format("memory:  {}\n", memory_summary(*report.memory));
   text += fmt::format("steps:   {}; {} messages between ranks", simulation.num_steps, simulation.p2p_messages);
   if (simulation.p2p_calls > 0) {
     text += fmt::format(" in {} calls, {} of them duplex batches", simulation.p2p_calls, simulation.p2p_batches);
   }
   text += "\n";
   if (!report.passes.empty()) text += fmt::format("passes:  {}\n", joined(report.passes));
-  text.append("\n").append(aligned(rank_table(report), static_cast<std::size_t>(std::max(2, grid.max_ranks))));
+  text += report.notes;
+  const auto max_rows = static_cast<std::size_t>(std::max(2, grid.max_ranks));
+  text.append("\n").append(aligned(rank_table(report), max_rows));
+  if (report.memory) text.append("\n").append(aligned(memory_table(*report.memory), max_rows));
   if (!simulation.timeline.ranks.empty()) text.append("\n").append(render_text_grid(simulation.timeline, grid));
   return text;
 }
 
 std::vector<HtmlTable> plan_tables(const PlanReport& report) {
   std::vector<HtmlTable> tables = {rank_table(report)};
+  if (report.memory) tables.push_back(memory_table(*report.memory));
   if (report.theory) {
     HtmlTable theory{"Theory and simulation", {"", "formula", "theory", "simulated"}, {}};
     const auto add = [&](std::string_view name, const std::optional<double>& value, double simulated) {

@@ -6,6 +6,7 @@
 
 #include "schedule/schedule.hpp"
 #include "simulate/cadence.hpp"
+#include "simulate/memory_report.hpp"
 #include "simulate/simulate.hpp"
 #include "simulate/theory.hpp"
 #include "trace/html_report.hpp"
@@ -20,10 +21,12 @@ struct PlanReport {
   int pp = 1;
   int chunks = 1;
   int num_microbatches = 0;
-  std::vector<std::string> passes;  ///< what lowered it, in order
-  std::optional<Theory> theory;     ///< where a formula exists and stages cost the same
-  std::optional<Cadence> cadence;   ///< where the caller asked for consecutive steps
-  Simulation simulation;            ///< with its timeline
+  std::vector<std::string> passes;     ///< what lowered it, in order
+  std::optional<Theory> theory;        ///< where a formula exists and stages cost the same
+  std::optional<MemoryReport> memory;  ///< where the caller knows the model
+  std::optional<Cadence> cadence;      ///< where the caller asked for consecutive steps
+  std::string notes;                   ///< lines about where costs come from, or why they are not known
+  Simulation simulation;               ///< with its timeline
 };
 
 /// Simulates `schedule` (lowered or compute steps only) and puts the closed formulas beside it. `timeline` false leaves
@@ -36,7 +39,7 @@ std::string plan_text(const PlanReport& report, const TextGridOptions& grid = {}
 
 /// One JSON object: schedule, placement, pp, chunks, microbatches, passes, wall_ms, span_ms, ideal_ms, bubble_wall and
 /// bubble_span (fractions: (time - ideal) / time), peak_chunks and peak_bytes (by rank), idle (by rank and cause),
-/// steps, p2p, theory (or null), cadence (or null).
+/// steps, p2p, memory (by rank, in bytes, or null), theory (or null), cadence (or null).
 std::string plan_json(const PlanReport& report);
 
 /// The parts of an HTML page (render_html of trace/html_report.hpp) about this plan.

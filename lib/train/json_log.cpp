@@ -40,6 +40,11 @@ void JsonLog::on_step(const StepRecord& record) {
             {"bubble", record.bubble},
             {"memory_mib", record.memory_mib},
             {"total_memory_mib", record.total_memory_mib}};
+  if (record.tensor_peak_mib > 0.0) {
+    line["tensor_mib"] = record.tensor_mib;
+    line["tensor_peak_mib"] = record.tensor_peak_mib;
+    line["planned_peak_mib"] = record.planned_peak_mib;
+  }
   if (record.save_stall_ms > 0.0) line["save_stall_ms"] = record.save_stall_ms;
   append_line(pending_, line);
   file_.write(pending_);

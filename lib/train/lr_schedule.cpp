@@ -18,7 +18,11 @@ double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 LrSchedule::LrSchedule(const LrScheduleConfig& config, double lr, std::int64_t job_steps)
-    : config_(config), lr_(lr), total_steps_(config.total_steps > 0 ? config.total_steps : job_steps) {
+    : config_(config), lr_(lr), total_steps_(config.total_steps) {
+  if (total_steps_ == 0) {
+    const std::int64_t decay = config.kind == "wsd" ? config.decay_steps : 0;
+    total_steps_ = std::max(job_steps, config.warmup_steps + decay);
+  }
   const bool known =
       config.kind == "constant" || config.kind == "linear" || config.kind == "cosine" || config.kind == "wsd";
   if (!known) throw_error("lr_schedule.kind is '{}'; it must be constant, linear, cosine or wsd", config.kind);

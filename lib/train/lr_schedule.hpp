@@ -15,8 +15,8 @@ namespace ppctl {
 /// After T the shape stays at f.
 class LrSchedule {
  public:
-  /// `job_steps` is T where the configuration leaves it open. Throws Error where the kind is unknown or the numbers do
-  /// not fit.
+  /// `job_steps` is T where the configuration leaves it open, but T leaves room for warm-up and decay: a job that is
+  /// cut short ends within them. Throws Error where the kind is unknown or the numbers do not fit.
   LrSchedule(const LrScheduleConfig& config, double lr, std::int64_t job_steps);
   /// `step` counts from 0.
   double at(std::int64_t step) const;

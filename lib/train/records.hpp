@@ -32,6 +32,10 @@ struct StepRecord {
   double bubble = 0.0;         ///< share of the ranks' time between a step's first and last compute that is not compute
   double memory_mib = 0.0;     ///< resident set of the largest rank
   double total_memory_mib = 0.0;  ///< resident sets of all ranks, shared pages counted on each
+  // where log.memory is on
+  double tensor_mib = 0.0;        ///< tensors that live between steps, of the largest rank
+  double tensor_peak_mib = 0.0;   ///< most tensors at once within the step, of the largest rank
+  double planned_peak_mib = 0.0;  ///< what the plan says of that
 };
 
 /// What logs say of one evaluation on the held-out part.

@@ -44,8 +44,10 @@ void StepExchange::pack(const StepPart& part) {
   PPCTL_CHECK_EQ(part.microbatches.size(), num_microbatches_);
   auto out = sent_.begin();
   for (const double value :
-       {part.stop_requested ? 1.0 : 0.0, part.save_ready ? 1.0 : 0.0, part.memory_mib, part.busy_ms, part.span_ms})
+       {part.stop_requested ? 1.0 : 0.0, part.save_ready ? 1.0 : 0.0, part.memory_mib, part.memory.between_steps,
+        part.memory.peak, part.memory.buffers, part.busy_ms, part.span_ms}) {
     *out++ = value;
+  }
   out = std::ranges::copy(part.squared_norms, out).out;
   for (const MicrobatchPart& microbatch : part.microbatches) {
     *out++ = microbatch.has_loss ? 1.0 : 0.0;
@@ -63,6 +65,7 @@ void StepExchange::unpack(std::span<const double> from, StepPart& part) const {
   part.stop_requested = *in++ != 0.0;
   part.save_ready = *in++ != 0.0;
   part.memory_mib = *in++;
+  part.memory = {*in++, *in++, *in++};
   part.busy_ms = *in++;
   part.span_ms = *in++;
   part.squared_norms.assign(in, in + static_cast<std::ptrdiff_t>(num_norms_));

@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "comm/transport.hpp"
 #include "runtime/step_result.hpp"
+#include "train/memory_watch.hpp"
 
 namespace ppctl {
 
@@ -22,6 +23,7 @@ struct StepPart {
   bool stop_requested = false;               ///< the user asked this rank to end
   bool save_ready = true;                    ///< CheckpointStore::ready()
   double memory_mib = 0.0;                   ///< resident set
+  MemoryPart memory;                         ///< of tensors; zero where they are not measured
   double busy_ms = 0.0;                      ///< in compute steps
   double span_ms = 0.0;                      ///< from the schedule's first step to its last
   std::vector<double> squared_norms;         ///< GradNorm's slots
@@ -47,7 +49,7 @@ class StepExchange {
   std::size_t stride() const { return stride_; }
 
  private:
-  static constexpr std::size_t kHeader = 5;
+  static constexpr std::size_t kHeader = 8;
   static constexpr std::size_t kPerMicrobatch = 7;
 
   void pack(const StepPart& part);

@@ -11,6 +11,7 @@ namespace ppctl {
 namespace {
 
 constexpr double kNanosecondsPerMillisecond = 1e6;
+constexpr double kMib = 1024.0 * 1024.0;
 
 double bubble_of(const std::vector<StepPart>& parts) {
   double busy = 0.0;
@@ -50,6 +51,8 @@ StepReport combine_parts(const std::vector<StepPart>& parts, const Mesh& mesh, c
     report.memory_mib = std::max(report.memory_mib, parts[rank].memory_mib);
     report.total_memory_mib += parts[rank].memory_mib;
     report.save_ready = report.save_ready && parts[rank].save_ready;
+    report.tensor_mib = std::max(report.tensor_mib, parts[rank].memory.between_steps / kMib);
+    report.tensor_peak_mib = std::max(report.tensor_peak_mib, parts[rank].memory.peak / kMib);
     report.stop_requested = report.stop_requested || parts[rank].stop_requested;
   }
   double loss_sum = 0.0;
@@ -71,7 +74,7 @@ double resident_mib() {
   long total_pages = 0;
   long resident_pages = 0;
   if (!(file >> total_pages >> resident_pages)) return 0.0;
-  return static_cast<double>(resident_pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1024.0 * 1024.0);
+  return static_cast<double>(resident_pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / kMib;
 }
 
 }  // namespace ppctl

@@ -18,8 +18,10 @@ struct StepReport {
   double bubble = 0.0;
   double memory_mib = 0.0;
   double total_memory_mib = 0.0;
-  bool stop_requested = false;  ///< by any rank
-  bool save_ready = true;       ///< on all ranks
+  double tensor_mib = 0.0;       ///< between steps, of the largest rank
+  double tensor_peak_mib = 0.0;  ///< within the step, of the largest rank
+  bool stop_requested = false;   ///< by any rank
+  bool save_ready = true;        ///< on all ranks
 };
 
 /// Puts the parts of all ranks together, sums in the order of the microbatches. Throws Bug where a microbatch has not

@@ -48,6 +48,11 @@ TrainResult Trainer::run() {
   if (store_) store_->finish(deadline());
   report_shards();
   result.stopped = stop_ && state_.step < total;
+  if (memory_) {
+    result.planned_memory = memory_->planned();
+    result.measured_memory = memory_->measured();
+    say(memory_->summary());
+  }
   if (!result.stopped) finish(result);
   result.state = state_;
   result.last_loss = last_loss_;
@@ -69,6 +74,7 @@ void Trainer::announce() const {
 void Trainer::train_step() {
   const Nanoseconds start = monotonic_now();
   note_epoch();
+  if (memory_) memory_->begin_step();
   const double lr = lr_schedule_->at(state_.step);
   const std::int64_t num_labels = loader_->num_labels(state_.step);
   if (!unsettled_) model_->clear_grads();
@@ -80,6 +86,7 @@ void Trainer::train_step() {
   tied_->sum_grads(deadline());
   part_.save_ready = !store_ || store_->ready();
   part_.memory_mib = resident_mib();
+  if (memory_) part_.memory = memory_->part(executor_->receive_buffer_bytes());
   part_.stop_requested = options_.stop_requested && options_.stop_requested();
   post_validation_ ? end_step_optimistically(lr, start) : end_step(lr, start);
 }
@@ -87,7 +94,7 @@ void Trainer::train_step() {
 void Trainer::end_step(double lr, Nanoseconds start) {
   part_.squared_norms.assign(norm_->num_slots(), 0.0);
   norm_->local(part_.squared_norms);
-  const StepReport report = combine_parts(exchange_->gather(part_, deadline()), mesh_, shape_);
+  const StepReport report = combine(exchange_->gather(part_, deadline()));
   NormOutcome outcome;
   outcome.norm = norm_->combine(exchange_->norms(), exchange_->stride());
   outcome.scale = step_scale(outcome.norm, job_.optimizer);
@@ -102,6 +109,11 @@ void Trainer::end_step(double lr, Nanoseconds start) {
   count_step();
   report_step(report, outcome, lr, milliseconds(monotonic_now() - start));
   if (store_ && report.save_ready) store_->advance(deadline());
+}
+
+StepReport Trainer::combine(const std::vector<StepPart>& parts) {
+  for (std::size_t rank = 0; memory_ && rank < parts.size(); ++rank) memory_->note(rank, parts[rank].memory);
+  return combine_parts(parts, mesh_, shape_);
 }
 
 void Trainer::count_step() {
@@ -139,6 +151,9 @@ void Trainer::report_step(const StepReport& report, const NormOutcome& outcome, 
   record.bubble = report.bubble;
   record.memory_mib = report.memory_mib;
   record.total_memory_mib = report.total_memory_mib;
+  record.tensor_mib = report.tensor_mib;
+  record.tensor_peak_mib = report.tensor_peak_mib;
+  if (memory_) record.planned_peak_mib = memory_->planned_peak_mib();
   for (const auto& observer : observers_) {
     for (MicrobatchRecord microbatch : report.microbatches) {
       microbatch.step = record.step;

@@ -18,6 +18,7 @@
 #include "train/checkpoint.hpp"
 #include "train/grad_norm.hpp"
 #include "train/lr_schedule.hpp"
+#include "train/memory_watch.hpp"
 #include "train/post_validation.hpp"
 #include "train/rank_model.hpp"
 #include "train/records.hpp"
@@ -45,6 +46,9 @@ struct TrainResult {
   bool stopped = false;          ///< by the user
   double unigram_entropy = 0.0;  ///< of the training text, on rank 0; 0 for other data
   std::string sample;            ///< the continuation of sample.prompt, on the ranks of replica 0
+  // by world rank; empty without log.memory
+  std::vector<RankMemory> planned_memory;
+  std::vector<MemoryPart> measured_memory;
 };
 
 /// One rank's part of a training run. Construction and run() are COLLECTIVE over the job. One thread.
@@ -78,6 +82,8 @@ class Trainer {
   /// COLLECTIVE over the world.
   bool settle();
   void count_step();
+  /// What the ranks' parts come to; notes their memory.
+  StepReport combine(const std::vector<StepPart>& parts);
   void report_step(const StepReport& report, const NormOutcome& outcome, double lr, double step_ms);
   void note_epoch();
   void evaluate();
@@ -92,6 +98,7 @@ class Trainer {
   void say(const std::string& text) const;
 
   const JobConfig& job_;
+  std::optional<TensorMeter> meter_;  ///< before all that holds tensors
   Schedule schedule_;
   Communicator& communicator_;
   TrainOptions options_;
@@ -122,6 +129,7 @@ class Trainer {
   std::unique_ptr<CheckpointStore> store_;
   std::vector<std::unique_ptr<TrainObserver>> observers_;
 
+  std::optional<MemoryWatch> memory_;  ///< empty without log.memory
   /// A step whose norm and losses are not known yet: the one before state_.step.
   struct UnsettledStep {
     double lr = 0.0;

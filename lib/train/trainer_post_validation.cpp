@@ -18,7 +18,7 @@ bool Trainer::settle() {
   const UnsettledStep step = *std::exchange(unsettled_, std::nullopt);
   const NormOutcome outcome = post_validation_->validate(deadline());
   model_->clear_grads();
-  const StepReport report = combine_parts(exchange_->finish(deadline()), mesh_, shape_);
+  const StepReport report = combine(exchange_->finish(deadline()));
   stop_ = stop_ || report.stop_requested;
   saves_ready_ = report.save_ready;
   last_loss_ = report.loss;

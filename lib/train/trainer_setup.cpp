@@ -35,6 +35,7 @@ Trainer::Trainer(const JobConfig& job, Schedule schedule, Communicator& communic
     : job_(job), schedule_(std::move(schedule)), communicator_(communicator), options_(std::move(options)) {
   Transport& transport = communicator.transport();
   transport.set_status("set-up");
+  if (job_.log.memory) meter_.emplace();
   world_ = communicator.group(all_ranks(transport.size()), "world");
   agree(*world_, deadline(), [&] {
     check_supported(job_);
@@ -121,6 +122,10 @@ void Trainer::connect() {
     fsdp.timeout_s = job_.timeout_s;
     fsdp_ = std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), by_stage, fsdp);
     executor_->set_hooks({.shard = fsdp_.get()});
+  }
+
+  if (meter_) {
+    memory_.emplace(*meter_, planned_memory(schedule_, memory_model(job_, spec_, layer_counts_), mesh_));
   }
 
   if (!job_.checkpoint.folder.empty()) {

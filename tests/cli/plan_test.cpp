@@ -7,6 +7,7 @@ namespace ppctl::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class Plan : public ::testing::Test {
@@ -73,6 +74,55 @@ TEST_F(Plan, ReadsTheJobAndTakesOptionsOnTopOfIt) {
             "has 8\n");
 }
 
+const std::string kWholeModel =
+    "steps: 1\n"
+    "model: {family: llama, vocab_size: 4096, hidden_size: 256, intermediate_size: 512, num_hidden_layers: 8,\n"
+    "        num_attention_heads: 4}\n"
+    "data: {path: a.txt, sequence_length: 128}\nbatch: {global_size: 16, microbatch_size: 2}\nparallel: {pp: 4}\n";
+
+TEST_F(Plan, KnowsMemoryAndCostsOfTheJobsModel) {
+  place_.write("job.yaml", kWholeModel);
+  const std::string text = out_of({"--config", "job.yaml"});
+  EXPECT_THAT(text, HasSubstr("\nmemory:  "));
+  EXPECT_THAT(text, HasSubstr(" (float32)\n"));
+  EXPECT_THAT(text, HasSubstr("\ntimes:   relative, from the model's operations"));
+  EXPECT_THAT(text, HasSubstr("\nrank  parameters  gradients "));
+  const std::string json = out_of({"--config", "job.yaml", "--format", "json"});
+  // Embedding and two layers (attention 4 x 256 x 256, MLP 3 x 256 x 512, two norms), float32.
+  EXPECT_THAT(json,
+              HasSubstr("\"parameters\": " + std::to_string(4 * (4096 * 256 + 2 * (4 * 65536 + 3 * 131072 + 512)))));
+  EXPECT_THAT(json, HasSubstr("\"peak_step\": \"0B0\""));
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--set", "model.dtype=bfloat16"}), HasSubstr(" (bfloat16)\n"));
+}
+
+TEST_F(Plan, SplitsLayersByCostAsTrainDoes) {
+  place_.write("job.yaml", kWholeModel);
+  const std::string uniform = out_of({"--config", "job.yaml", "--format", "json"});
+  const std::string balanced = out_of({"--config", "job.yaml", "--set", "pipeline.layers=auto", "--format", "json"});
+  EXPECT_NE(uniform, balanced) << "the head costs more than two layers";
+}
+
+TEST_F(Plan, MarksRanksThatNeedMoreMemoryThanTheyMay) {
+  place_.write("job.yaml", kWholeModel);
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--memory-gib", "1"}), Not(HasSubstr("does not fit")));
+  const std::string text = out_of({"--config", "job.yaml", "--memory-gib", "0.03"});
+  EXPECT_THAT(text, HasSubstr("\n         more than 30.7 MiB on rank 0, "));
+  EXPECT_THAT(text, HasSubstr("  does not fit\n"));
+}
+
+TEST_F(Plan, ChoosesByTheMemoryOfTheJobsModel) {
+  place_.write("job.yaml", kWholeModel);
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"}), HasSubstr("\npipeline: {schedule: "));
+  EXPECT_THAT(error_of({"--config", "job.yaml", "--auto", "--memory-gib", "0.01"}),
+              StartsWith("ppctl: error: no schedule fits in 0.01 GiB a rank; the leanest, "));
+}
+
+TEST_F(Plan, SaysWhyTheModelIsNotKnown) {
+  place_.write("job.yaml",
+               "steps: 1\nmodel: {from: hf}\ndata: {path: a.txt}\nbatch: {global_size: 8, microbatch_size: 1}\n");
+  EXPECT_THAT(out_of({"--config", "job.yaml"}), HasSubstr("\nmemory:  not known, and stages cost the same: "));
+}
+
 TEST_F(Plan, SavesAScheduleThatItChecksAndAJobRuns) {
   const std::string steps =
       out_of({"--schedule", "zb_h1", "--pp", "3", "--microbatches", "5", "--format", "csv", "--save", "plan.csv"});
@@ -115,9 +165,10 @@ TEST_F(Plan, ChoosesTheFastestThatFits) {
 }
 
 TEST_F(Plan, WantsMemoryToChooseByIt) {
-  EXPECT_EQ(
-      error_of({"--auto", "--memory-gib", "1"}),
-      "ppctl: error: --auto needs to know memory: give --activation-mib (kept for one microbatch) and --state-mib\n");
+  EXPECT_EQ(error_of({"--auto", "--memory-gib", "1"}),
+            "ppctl: error: --auto needs to know memory: give a job with a model, or --activation-mib (kept for one "
+            "microbatch) "
+            "and --state-mib\n");
   EXPECT_EQ(error_of({"--auto"}),
             "ppctl: error: --auto requires --memory-gib\nppctl plan --help lists what there is.\n");
 }

@@ -192,14 +192,13 @@ TEST_F(LoadConfig, NamesTheSetThatIsWrong) {
             "--set batch.microbatch_size=5: 'batch.microbatch_size' (5) does not divide the 16 samples of a replica");
 }
 
-TEST_F(LoadConfig, SaysHowToCutAJobShort) {
-  const std::string cosine = kGoodJob + "lr_schedule: {kind: cosine, warmup_steps: 5}\n";
-  EXPECT_EQ(problems_of(cosine, {"steps=3"}),
-            "job.yaml:8:43: error: 'lr_schedule.warmup_steps' (5) is more than the 3 steps of the schedule; "
-            "'lr_schedule.total_steps' can be more than 'steps'\n"
-            "    lr_schedule: {kind: cosine, warmup_steps: 5}\n"
+TEST_F(LoadConfig, LetsASetCutAJobShorterThanItsWarmUpAndDecay) {
+  EXPECT_EQ(problems_of(kGoodJob + "lr_schedule: {kind: cosine, warmup_steps: 5}\n", {"steps=3"}), "");
+  EXPECT_EQ(problems_of(kGoodJob + "lr_schedule: {kind: wsd, warmup_steps: 5, decay_steps: 6}\n", {"steps=10"}), "");
+  EXPECT_EQ(problems_of(kGoodJob + "lr_schedule: {kind: cosine, warmup_steps: 5, total_steps: 4}\n", {"steps=3"}),
+            "job.yaml:8:43: error: 'lr_schedule.warmup_steps' (5) is more than the 4 steps of the schedule\n"
+            "    lr_schedule: {kind: cosine, warmup_steps: 5, total_steps: 4}\n"
             "                                              ^");
-  EXPECT_EQ(problems_of(cosine, {"steps=3", "lr_schedule.total_steps=20"}), "");
 }
 
 TEST_F(LoadConfig, ListsProblemsOfTheFileBeforeThoseOfSets) {

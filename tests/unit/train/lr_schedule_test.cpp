@@ -66,10 +66,21 @@ TEST(LrSchedule, TakesItsOwnLengthBeforeTheJobs) {
 TEST(LrSchedule, RefusesWhatDoesNotFit) {
   EXPECT_EQ(text_of<Error>([] { LrSchedule(config_of("steps", 0), 1.0, 10); }),
             "lr_schedule.kind is 'steps'; it must be constant, linear, cosine or wsd");
-  EXPECT_EQ(text_of<Error>([] { LrSchedule(config_of("cosine", 11), 1.0, 10); }),
+  LrScheduleConfig cosine = config_of("cosine", 11);
+  cosine.total_steps = 10;
+  EXPECT_EQ(text_of<Error>([&] { LrSchedule(cosine, 1.0, 20); }),
             "lr_schedule.warmup_steps is 11, more than the 10 steps of the schedule");
-  EXPECT_EQ(text_of<Error>([] { LrSchedule(config_of("wsd", 5, 0.0, 6), 1.0, 10); }),
+  LrScheduleConfig wsd = config_of("wsd", 5, 0.0, 6);
+  wsd.total_steps = 10;
+  EXPECT_EQ(text_of<Error>([&] { LrSchedule(wsd, 1.0, 20); }),
             "lr_schedule: warmup_steps 5 and decay_steps 6 are more than the 10 steps of the schedule");
+}
+
+TEST(LrSchedule, OfAJobThatIsCutShortEndsWithinItsWarmUp) {
+  for (const char* kind : {"linear", "cosine", "wsd"}) {
+    const LrSchedule schedule(config_of(kind, 20, 0.1, 5), 1.0, 3);
+    for (int step = 0; step < 3; ++step) EXPECT_DOUBLE_EQ(schedule.at(step), (step + 1) / 20.0) << kind;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+#include "plan_model.hpp"
+
+#include "arch/job_model.hpp"
+#include "base/error.hpp"
+
+namespace ppctl {
+
+PlanModel::PlanModel(const PlanOptions& options, const JobConfig& job) : job_(job) {
+  if (job.model.from.empty() && job.model.family.empty()) return;
+  if (!options.layers.empty()) {
+    reason_ = "--layers plans for another number of layers than the job's model has";
+    return;
+  }
+  try {
+    spec_ = model_of_job(job);
+  } catch (const Error& error) {
+    reason_ = error.what();
+  }
+}
+
+MemoryModel PlanModel::memory_model(const Placement& placement) const {
+  return ppctl::memory_model(job_, *spec_, layers_per_stage(job_, *spec_, placement));
+}
+
+std::vector<RankMemory> PlanModel::memory(const Schedule& schedule) const {
+  if (!known()) return {};
+  return plan_memory(schedule, memory_model(schedule.placement));
+}
+
+}  // namespace ppctl

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/model_spec.hpp"
+#include "plan_inputs.hpp"
+#include "schedule/schedule.hpp"
+#include "simulate/rank_memory.hpp"
+
+namespace ppctl {
+
+/// The job's model, as far as a plan can know it: a job may name a folder that is not there yet, and options alone name
+/// no model.
+class PlanModel {
+ public:
+  PlanModel(const PlanOptions& options, const JobConfig& job);
+
+  bool known() const { return spec_.has_value(); }
+  /// Why it is not known: one line, empty where nobody named one.
+  const std::string& reason() const { return reason_; }
+
+  /// How the job's ranks hold it, its layers split as `train` does. REQUIRES: known(). Throws Error where the layers do
+  /// not fit.
+  MemoryModel memory_model(const Placement& placement) const;
+  /// What each rank needs, or nothing where the model is not known.
+  std::vector<RankMemory> memory(const Schedule& schedule) const;
+
+ private:
+  const JobConfig& job_;
+  std::optional<ModelSpec> spec_;
+  std::string reason_;
+};
+
+}  // namespace ppctl

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulate/rank_memory.hpp"
+
+namespace ppctl {
+
+/// The bytes of one group of parameters on a rank.
+struct GroupBytes {
+  std::int64_t whole = 0;       ///< in the dtype of computing
+  std::int64_t whole_grad = 0;  ///< in the dtype of masters
+  std::int64_t shard = 0;       ///< this rank's rows, in the dtype of masters
+  std::int64_t shard_elements = 0;
+};
+
+/// The parameters and gradients of one stage of a rank while a step runs: what UNSHARD, RESHARD and REDUCE_GRAD do to
+/// them. With one shard they are there all the time and these steps do nothing.
+class HeldState {
+ public:
+  HeldState(const MemoryModel& model, int stage);
+
+  /// Adds what lives between steps.
+  void add_to(RankMemory& memory) const;
+
+  void unshard();
+  void reshard();
+  /// Whole gradients have memory from the first weight gradient on.
+  void before_weight_grads();
+  /// Returns the most that lives during the reduction, beyond what gradients() is afterwards.
+  std::int64_t reduce_grad();
+
+  std::int64_t unsharded() const { return unsharded_; }
+  std::int64_t gradients() const { return whole_grads_ + shard_grads_; }
+
+ private:
+  bool is_sharded() const { return ranks_ > 1; }
+
+  std::vector<GroupBytes> groups_;
+  std::int64_t ranks_;
+  std::int64_t element_bytes_;
+  std::int64_t reduce_bytes_;
+  std::int64_t unsharded_ = 0;
+  std::int64_t whole_grads_ = 0;
+  std::int64_t shard_grads_ = 0;
+  std::int64_t tables_ = 0;
+};
+
+}  // namespace ppctl

@@ -1,0 +1,49 @@
+#include "simulate/model_costs.hpp"
+
+#include "arch/cost.hpp"
+#include "arch/family.hpp"
+#include "arch/job_model.hpp"
+#include "arch/stage_memory.hpp"
+#include "simulate/held_state.hpp"
+
+namespace ppctl {
+namespace {
+
+PartCost operations_of(const ModelSpec& spec, const StageRange& range, std::int64_t sequence) {
+  PartCost cost;
+  if (range.has_embedding) cost += cost_of(embedding_config(spec));
+  for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) cost += cost_of(layer_config(spec, i), sequence);
+  if (range.has_head) cost += cost_of(head_config(spec));
+  return cost;
+}
+
+}  // namespace
+
+CostModel model_costs(const MemoryModel& model) {
+  const int num_stages = static_cast<int>(model.layer_counts.size());
+  std::vector<PartCost> operations;
+  double forward = 0.0;
+  for (int stage = 0; stage < num_stages; ++stage) {
+    operations.push_back(operations_of(model.spec, stage_range(model.layer_counts, stage), model.shape.sequence));
+    forward += operations.back().forward_flops;
+  }
+  const double scale = static_cast<double>(num_stages) / forward;
+  CostModel costs;
+  for (int stage = 0; stage < num_stages; ++stage) {
+    const PartCost& part = operations[static_cast<std::size_t>(stage)];
+    const StageMemory memory = stage_memory(model.spec, stage_range(model.layer_counts, stage), model.shape);
+    RankMemory state;
+    HeldState(model, stage).add_to(state);
+    StageCosts stage_costs;
+    stage_costs.forward_ms = part.forward_flops * scale;
+    stage_costs.dx_ms = part.dx_flops * scale;
+    stage_costs.dw_ms = part.dw_flops * scale;
+    stage_costs.activation_bytes = static_cast<double>(memory.saved_bytes);
+    stage_costs.output_bytes = static_cast<double>(memory.output_bytes);
+    stage_costs.state_bytes = static_cast<double>(state.tensors_between_steps());
+    costs.stages.push_back(stage_costs);
+  }
+  return costs;
+}
+
+}  // namespace ppctl

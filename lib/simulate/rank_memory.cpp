@@ -1,0 +1,262 @@
+#include "simulate/rank_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "arch/job_model.hpp"
+#include "arch/stage_memory.hpp"
+#include "base/error.hpp"
+#include "comm/edge_buffers.hpp"
+#include "schedule/links.hpp"
+#include "schedule/text.hpp"
+#include "simulate/held_state.hpp"
+
+namespace ppctl {
+namespace {
+
+constexpr std::int64_t kIdBytes = 8;
+
+/// Receives from one peer.
+struct PeerBuffers {
+  int in_use = 0;  ///< posted, or with tensors that somebody holds
+  int most_in_use = 0;
+  int posted = 0;
+  int most_posted = 0;
+};
+
+class RankWalk {
+ public:
+  RankWalk(const Schedule& schedule, const MemoryModel& model, PipelineRank rank)
+      : schedule_(schedule),
+        model_(model),
+        rank_(rank),
+        steps_(schedule.ranks[static_cast<std::size_t>(rank.value)]),
+        links_(schedule),
+        hidden_bytes_(model.shape.tokens() * model.spec.hidden_size * model.shape.element_bytes) {
+    for (const StageId stage : schedule.placement.stages_of(rank)) {
+      held_.emplace(stage.value, HeldState(model, stage.value));
+      const bool is_end = stage.value == 0 || stage.value == schedule.num_stages() - 1;
+      const bool is_both = schedule.num_stages() == 1;
+      // One tensor of ids at the first stage, one of labels at the last.
+      if (is_end) batch_ += (is_both ? 2 : 1) * schedule.num_microbatches * model.shape.tokens() * kIdBytes;
+    }
+  }
+
+  RankMemory run() {
+    for (const auto& [stage, held] : held_) held.add_to(memory_);
+    for (const MetaStep step : steps_.steps) {
+      if (step.type() == MetaStepType::BATCH_SEND_RECV) {
+        batch_send_recv(step);
+      } else if (is_composite(step.type())) {
+        for (const MetaStep sub : steps_.sub_steps_of(step)) walk(sub, step);
+      } else {
+        walk(step, step);
+      }
+    }
+    sum_tied_weights();
+    for (const auto& [peer, buffers] : buffers_) {
+      const EdgeBufferBytes bytes = edge_buffer_bytes(static_cast<std::size_t>(hidden_bytes_));
+      memory_.buffers += static_cast<std::int64_t>(bytes.steady) * buffers.most_in_use;
+      if (bytes.first != bytes.steady) memory_.buffers += static_cast<std::int64_t>(bytes.first) * buffers.most_posted;
+    }
+    return memory_;
+  }
+
+ private:
+  /// `shown` is the step of the schedule that `step` is or is a part of.
+  void walk(MetaStep step, MetaStep shown) {
+    switch (step.type()) {
+      case MetaStepType::FORWARD:
+        return forward(step, shown);
+      case MetaStepType::BACKWARD:
+      case MetaStepType::BACKWARD_INPUT:
+        return backward(step, shown);
+      case MetaStepType::BACKWARD_WEIGHT:
+        return backward_weight(step, shown);
+      case MetaStepType::SEND_FORWARD:
+      case MetaStepType::SEND_BACKWARD:
+        activations_ -= sent_bytes(step) + std::exchange(batched_, 0);
+        return;
+      case MetaStepType::RECV_FORWARD:
+      case MetaStepType::RECV_BACKWARD:
+        return post(step.peer().value);
+      case MetaStepType::UNSHARD:
+        held(step).unshard();
+        return note(0, shown);
+      case MetaStepType::RESHARD:
+        return held(step).reshard();
+      case MetaStepType::REDUCE_GRAD: {
+        const std::int64_t extra = held(step).reduce_grad();
+        return note(extra, shown, /*extra_is_gradients=*/true);
+      }
+      default:
+        return;
+    }
+  }
+
+  /// A transport has copied what is sent when it returns. What is part of a batch is kept until the batch is complete,
+  /// receives included, which the next send finds out.
+  void batch_send_recv(MetaStep batch) {
+    activations_ -= std::exchange(batched_, 0);
+    bool receives = false;
+    for (const MetaStep sub : steps_.sub_steps_of(batch)) {
+      const bool is_receive = sub.type() == MetaStepType::RECV_FORWARD || sub.type() == MetaStepType::RECV_BACKWARD;
+      receives = receives || is_receive;
+      is_receive ? post(sub.peer().value) : void(batched_ += sent_bytes(sub));
+    }
+    if (!receives) activations_ -= std::exchange(batched_, 0);
+  }
+
+  std::int64_t sent_bytes(MetaStep send) {
+    return send.type() == MetaStepType::SEND_FORWARD ? stage(send).output_bytes : hidden_bytes_;
+  }
+
+  void forward(MetaStep step, MetaStep shown) {
+    const StageMemory& memory = stage(step);
+    take(upstream(step));
+    apply(memory.forward, shown);
+    if (memory.input_held == HeldUntil::kForward) release(upstream(step));
+  }
+
+  void backward(MetaStep step, MetaStep shown) {
+    const StageMemory& memory = stage(step);
+    const bool whole = step.type() == MetaStepType::BACKWARD;
+    take(downstream(step));
+    if (whole) held(step).before_weight_grads();
+    apply(whole ? memory.backward : memory.backward_input, shown);
+    if (memory.input_held == HeldUntil::kBackward) release(upstream(step));
+    if ((whole ? memory.gradient_held : memory.divided_gradient_held) == HeldUntil::kBackward)
+      release(downstream(step));
+  }
+
+  void backward_weight(MetaStep step, MetaStep shown) {
+    const StageMemory& memory = stage(step);
+    held(step).before_weight_grads();
+    apply(memory.backward_weight, shown);
+    if (memory.divided_gradient_held == HeldUntil::kWeight) release(downstream(step));
+  }
+
+  int upstream(MetaStep step) const { return links_.upstream(step.stage_value(), step.microbatch_value()); }
+  int downstream(MetaStep step) const { return links_.downstream(step.stage_value(), step.microbatch_value()); }
+  bool is_remote(int rank) const { return rank >= 0 && rank != rank_.value; }
+  HeldState& held(MetaStep step) { return held_.at(step.stage_value()); }
+
+  const StageMemory& stage(MetaStep step) {
+    const StageEnds ends{is_remote(upstream(step)), is_remote(downstream(step))};
+    const auto key = std::make_tuple(step.stage_value(), ends.input_received, ends.gradient_received);
+    const auto found = stages_.find(key);
+    if (found != stages_.end()) return found->second;
+    const StageRange range = stage_range(model_.layer_counts, step.stage_value());
+    return stages_.emplace(key, stage_memory(model_.spec, range, model_.shape, ends)).first->second;
+  }
+
+  void post(int peer) {
+    PeerBuffers& buffers = buffers_[peer];
+    buffers.most_in_use = std::max(buffers.most_in_use, ++buffers.in_use);
+    buffers.most_posted = std::max(buffers.most_posted, ++buffers.posted);
+  }
+  void take(int peer) {
+    if (is_remote(peer)) --buffers_[peer].posted;
+  }
+  void release(int peer) {
+    if (is_remote(peer)) --buffers_[peer].in_use;
+  }
+
+  void apply(const StepMemory& step, MetaStep shown) {
+    note(step.peak, shown);
+    activations_ += step.change;
+  }
+
+  /// Keeps the moment if it is the fullest so far. `extra` is what a step adds while it runs.
+  void note(std::int64_t extra, MetaStep shown, bool extra_is_gradients = false) {
+    note(extra, extra_is_gradients, [&] { return format_step(steps_, shown); });
+  }
+  template <class Name>
+  void note(std::int64_t extra, bool extra_is_gradients, Name name) {
+    std::int64_t unsharded = 0;
+    std::int64_t gradients = extra_is_gradients ? extra : 0;
+    for (const auto& [stage, held] : held_) {
+      unsharded += held.unsharded();
+      gradients += held.gradients();
+    }
+    const std::int64_t activations = activations_ + (extra_is_gradients ? 0 : extra);
+    const std::int64_t sum = unsharded + gradients + batch_ + activations;
+    if (sum <= peak_) return;
+    peak_ = sum;
+    memory_.unsharded = unsharded;
+    memory_.step_gradients = gradients;
+    memory_.batch = batch_;
+    memory_.activations = activations;
+    memory_.peak_step = name();
+  }
+
+  /// Once a step the uses of a tied weight exchange their gradients: TiedWeights::gather.
+  void sum_tied_weights() {
+    const int last = schedule_.num_stages() - 1;
+    if (!model_.spec.tied_head || !(held_.contains(0) || held_.contains(last))) return;
+    batch_ = 0;
+    activations_ -= std::exchange(batched_, 0);
+    const bool is_bidirectional = schedule_.placement.kind() == PlacementKind::kBidirectional;
+    const std::int64_t uses_here = held_.contains(0) && held_.contains(last) ? 2 : 1;
+    const std::int64_t ranks = uses_here == 2 && !is_bidirectional ? 1 : 2;
+    // Both uses on one rank are copied; else each rank packs its own and gathers all.
+    const std::int64_t copies = ranks == 1 ? 2 : uses_here + ranks * uses_here;
+    const std::int64_t rows = (model_.spec.vocab_size + model_.dp_shard - 1) / model_.dp_shard;
+    note(copies * rows * model_.spec.hidden_size * model_.shape.accumulator_bytes(), /*extra_is_gradients=*/true,
+         [] { return std::string("sum of tied weights"); });
+  }
+
+  const Schedule& schedule_;
+  const MemoryModel& model_;
+  PipelineRank rank_;
+  const RankSteps& steps_;
+  StageLinks links_;
+  std::int64_t hidden_bytes_;
+  std::map<int, HeldState> held_;  ///< by stage
+  std::map<std::tuple<int, bool, bool>, StageMemory> stages_;
+  std::map<int, PeerBuffers> buffers_;  ///< by pipeline rank
+  std::int64_t batch_ = 0;
+  std::int64_t activations_ = 0;
+  std::int64_t batched_ = 0;  ///< of activations_: sent in a batch that may not be complete
+  std::int64_t peak_ = -1;
+  RankMemory memory_;
+};
+
+std::int64_t bytes_of(const std::string& dtype) { return dtype == "bfloat16" ? 2 : 4; }
+
+}  // namespace
+
+MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vector<int> layer_counts) {
+  MemoryModel model;
+  model.spec = spec;
+  model.layer_counts = std::move(layer_counts);
+  model.shape.samples = job.microbatch_size();
+  model.shape.sequence = job.data.sequence_length;
+  model.shape.element_bytes = bytes_of(job.precision.param.empty() ? job.model.dtype : job.precision.param);
+  model.dp_shard = job.parallel.dp_shard;
+  model.reduce_bytes = bytes_of(job.precision.reduce);
+  return model;
+}
+
+RankMemory plan_rank_memory(const Schedule& schedule, const MemoryModel& model, PipelineRank rank) {
+  PPCTL_CHECK_EQ(static_cast<int>(model.layer_counts.size()), schedule.num_stages());
+  return RankWalk(schedule, model, rank).run();
+}
+
+std::vector<RankMemory> plan_memory(const Schedule& schedule, const MemoryModel& model) {
+  std::vector<RankMemory> ranks;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    ranks.push_back(plan_rank_memory(schedule, model, PipelineRank(rank)));
+  }
+  return ranks;
+}
+
+std::int64_t largest_total(const std::vector<RankMemory>& ranks) {
+  std::int64_t most = 0;
+  for (const RankMemory& rank : ranks) most = std::max(most, rank.total());
+  return most;
+}
+
+}  // namespace ppctl

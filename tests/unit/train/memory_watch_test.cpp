@@ -1,0 +1,114 @@
+#include "train/memory_watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+#include "tiny_job.hpp"
+
+namespace ppctl {
+namespace {
+
+using test::run_job;
+using test::RunLog;
+using test::some_text;
+using test::TemporaryFolder;
+using test::tiny_job;
+
+/// Larger than the tiny job, so that tensors of a few bytes do not matter.
+std::vector<std::string> larger(std::vector<std::string> more) {
+  std::vector<std::string> sets = {"steps=3",
+                                   "model.hidden_size=64",
+                                   "model.intermediate_size=160",
+                                   "model.num_hidden_layers=8",
+                                   "model.num_attention_heads=4",
+                                   "model.num_key_value_heads=2",
+                                   "data.sequence_length=32",
+                                   "batch.global_size=16",
+                                   "batch.microbatch_size=2",
+                                   "log.memory=true"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+void expect_as_planned(const RunLog& log, std::size_t num_ranks) {
+  const TrainResult& result = log.result;
+  ASSERT_EQ(result.planned_memory.size(), num_ranks);
+  ASSERT_EQ(result.measured_memory.size(), num_ranks);
+  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const RankMemory& plan = result.planned_memory[rank];
+    const MemoryPart& measured = result.measured_memory[rank];
+    EXPECT_EQ(measured.between_steps, static_cast<double>(plan.tensors_between_steps()));
+    const auto peak = static_cast<double>(plan.tensors_at_peak());
+    EXPECT_NEAR(measured.peak, peak, 0.02 * peak) << "planned at " << plan.peak_step;
+    EXPECT_EQ(measured.buffers, static_cast<double>(plan.buffers));
+  }
+}
+
+struct Case {
+  const char* name;
+  int ranks;
+  std::vector<std::string> sets;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> result = {
+      {"OneRank", 1, {"parallel.pp=1"}},
+      {"Gpipe2", 2, {"parallel.pp=2", "pipeline.schedule=gpipe"}},
+      {"OneFOneB2", 2, {"parallel.pp=2"}},
+      {"OneFOneB4", 4, {"parallel.pp=4"}},
+      {"OneFOneB4OverlapP2P", 4, {"parallel.pp=4", "pipeline.overlap_p2p=true"}},
+      {"OneFOneB4Duplex", 4, {"parallel.pp=4", "pipeline.duplex=true"}},
+      {"Interleaved2", 2, {"parallel.pp=2", "pipeline.schedule=interleaved_1f1b"}},
+      {"Interleaved4", 4, {"parallel.pp=4", "pipeline.schedule=interleaved_1f1b"}},
+      {"ZbH1", 4, {"parallel.pp=4", "pipeline.schedule=zb_h1"}},
+      {"ZbV2", 2, {"parallel.pp=2", "pipeline.schedule=zb_v"}},
+      {"ZbV4", 4, {"parallel.pp=4", "pipeline.schedule=zb_v"}},
+      {"TiedHead2", 2, {"parallel.pp=2", "model.tie_word_embeddings=true"}},
+      {"TiedHeadOnOneRank", 2, {"parallel.pp=2", "pipeline.schedule=zb_v", "model.tie_word_embeddings=true"}},
+      {"Sharded2", 2, {"parallel.pp=1", "parallel.dp_shard=2"}},
+      {"Sharded2By2", 4, {"parallel.pp=2", "parallel.dp_shard=2"}},
+      {"Sharded2By2EveryMicrobatch", 4, {"parallel.pp=2", "parallel.dp_shard=2", "fsdp.reduce=microbatch"}},
+      {"Sharded2By2Resharding", 4, {"parallel.pp=2", "parallel.dp_shard=2", "fsdp.reshard_after_forward=true"}},
+      {"Sharded2By2ZbV", 4, {"parallel.pp=2", "parallel.dp_shard=2", "pipeline.schedule=zb_v"}},
+      {"Sharded2By2ZbVEveryMicrobatch",
+       4,
+       {"parallel.pp=2", "parallel.dp_shard=2", "pipeline.schedule=zb_v", "fsdp.reduce=microbatch"}},
+      {"Sharded2By2TiedHead", 4, {"parallel.pp=2", "parallel.dp_shard=2", "model.tie_word_embeddings=true"}},
+      {"Dualpipe4", 4, {"parallel.pp=4", "pipeline.schedule=dualpipe"}},
+  };
+  return result;
+}
+
+class PlannedMemory : public testing::TestWithParam<Case> {};
+
+TEST_P(PlannedMemory, IsWhatARunTakes) {
+  const TemporaryFolder folder;
+  const RunLog log = run_job(tiny_job(folder.write("text", some_text()), larger(GetParam().sets)));
+  expect_as_planned(log, static_cast<std::size_t>(GetParam().ranks));
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, PlannedMemory, testing::ValuesIn(cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(MemoryWatch, IsReportedWithEveryStepAndAtTheEnd) {
+  const TemporaryFolder folder;
+  const RunLog log = run_job(tiny_job(folder.write("text", some_text()), larger({})));
+  ASSERT_EQ(log.steps.size(), 3u);
+  for (const StepRecord& step : log.steps) {
+    EXPECT_GT(step.tensor_mib, 0.0);
+    EXPECT_GT(step.tensor_peak_mib, step.tensor_mib);
+    EXPECT_GT(step.planned_peak_mib, step.tensor_mib);
+  }
+  EXPECT_NE(log.messages.back().find("memory of rank "), std::string::npos);
+}
+
+TEST(MemoryWatch, IsNothingWhereItIsOff) {
+  const TemporaryFolder folder;
+  const RunLog log = run_job(tiny_job(folder.write("text", some_text()), {"log.memory=false"}));
+  EXPECT_TRUE(log.result.measured_memory.empty());
+  EXPECT_EQ(log.steps.back().tensor_peak_mib, 0.0);
+}
+
+}  // namespace
+}  // namespace ppctl
