@@ -143,8 +143,9 @@ const std::vector<StageCase>& stage_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, StepsOfAStage, testing::ValuesIn(stage_cases()),
-                         [](const auto& info) { return std::string(info.param.name); });
+std::string case_name(const testing::TestParamInfo<StageCase>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Families, StepsOfAStage, testing::ValuesIn(stage_cases()), case_name);
 
 }  // namespace
 }  // namespace ppctl

@@ -16,7 +16,7 @@ namespace {
 
 ModelSpec llama(const std::string& tied = "false") {
   return parse_model_keys("llama", {{"vocab_size", "32"},
-                                    {"hidden_size", "16"},
+                                    {"hidden_size", "32"},
                                     {"intermediate_size", "24"},
                                     {"num_hidden_layers", "8"},
                                     {"num_attention_heads", "2"},
@@ -61,8 +61,8 @@ TEST(RankMemory, AddsUpTheStateOfTheWholeModelOverTheRanks) {
   EXPECT_EQ(sum(&RankMemory::gradients), whole);
   EXPECT_EQ(sum(&RankMemory::moments), 2 * whole);
   EXPECT_EQ(sum(&RankMemory::masters), 0);
-  // cos and sin for 8 positions of 4 pairs on each of four stages
-  EXPECT_EQ(sum(&RankMemory::tables), 4 * 2 * 8 * 4 * 4);
+  // cos and sin for 8 positions of 8 pairs on each of four stages
+  EXPECT_EQ(sum(&RankMemory::tables), 4 * 2 * 8 * 8 * 4);
 }
 
 TEST(RankMemory, KeepsMastersGradientsAndMomentsInFloat32BelowBfloat16) {
@@ -123,14 +123,15 @@ TEST(RankMemory, WithFsdpKeepsAShareOfTheStateBetweenSteps) {
   EXPECT_EQ(parameters, whole.parameters) << "these sizes need no padding";
 }
 
-TEST(RankMemory, ReducingEveryMicrobatchTakesLessThanOnceAStep) {
+TEST(RankMemory, ReducingEveryMicrobatchHoldsTheWholeGradientsOfOneStageAtATime) {
   const auto peak = [](bool every) {
     PassOptions passes;
     passes.fsdp = true;
     passes.reduce_every_microbatch = every;
-    const Schedule schedule = lowered("gpipe", 2, 8, passes);
+    const Schedule schedule = lowered("interleaved_1f1b", 2, 8, passes);
     MemoryModel model = model_of(schedule);
     model.dp_shard = 4;
+    model.shape = {1, 1, 4};
     return plan_rank_memory(schedule, model, PipelineRank(0)).tensors_at_peak();
   };
   EXPECT_LT(peak(true), peak(false));
@@ -164,7 +165,7 @@ TEST(ModelCosts, MakeAForwardOfTheMeanStageOneMillisecond) {
   EXPECT_DOUBLE_EQ(forward, 4.0);
   EXPECT_GT(costs.stages[3].forward_ms, costs.stages[2].forward_ms) << "it has the head";
   EXPECT_GT(costs.stages[1].dx_ms, costs.stages[1].dw_ms) << "attention has no weights";
-  EXPECT_EQ(costs.stages[0].output_bytes, 2 * 8 * 16 * 4);
+  EXPECT_EQ(costs.stages[0].output_bytes, 2 * 8 * 32 * 4);
   EXPECT_EQ(costs.stages[3].output_bytes, 0);
 }
 

@@ -88,8 +88,9 @@ TEST_P(PlannedMemory, IsWhatARunTakes) {
   expect_as_planned(log, static_cast<std::size_t>(GetParam().ranks));
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, PlannedMemory, testing::ValuesIn(cases()),
-                         [](const auto& info) { return std::string(info.param.name); });
+std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Jobs, PlannedMemory, testing::ValuesIn(cases()), case_name);
 
 TEST(MemoryWatch, IsReportedWithEveryStepAndAtTheEnd) {
   const TemporaryFolder folder;
