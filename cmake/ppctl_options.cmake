@@ -11,7 +11,8 @@ option(PPCTL_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 add_library(ppctl_options INTERFACE)
 target_compile_features(ppctl_options INTERFACE cxx_std_20)
 target_include_directories(ppctl_options INTERFACE ${PROJECT_SOURCE_DIR}/lib)
-target_compile_definitions(ppctl_options INTERFACE FMT_HEADER_ONLY=1)
+# The library, not header-only: that would compile all of fmt anew in each file.
+target_link_libraries(ppctl_options INTERFACE fmt::fmt)
 target_compile_options(ppctl_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                                                -Wno-missing-field-initializers)
 if(PPCTL_WARNINGS_AS_ERRORS)

@@ -36,8 +36,13 @@ endfunction()
 ppctl_find_torch(PPCTL_TORCH_ROOT)
 message(STATUS "LibTorch: ${PPCTL_TORCH_ROOT}")
 
+# Torch brings the headers of a fmt of its own, without the library: every file takes the system's.
+get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/system_fmt)
+file(CREATE_LINK ${fmt_include}/fmt ${PROJECT_BINARY_DIR}/system_fmt/fmt SYMBOLIC)
+
 add_library(ppctl_torch INTERFACE)
-target_include_directories(ppctl_torch SYSTEM INTERFACE ${PPCTL_TORCH_ROOT}/include ${PPCTL_TORCH_ROOT}/include/torch/csrc/api/include)
+target_include_directories(ppctl_torch SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/system_fmt ${PPCTL_TORCH_ROOT}/include ${PPCTL_TORCH_ROOT}/include/torch/csrc/api/include)
 target_link_libraries(ppctl_torch INTERFACE ${PPCTL_TORCH_ROOT}/lib/libtorch_cpu.so ${PPCTL_TORCH_ROOT}/lib/libc10.so)
 target_link_options(ppctl_torch INTERFACE -Wl,-rpath,${PPCTL_TORCH_ROOT}/lib)
 
