@@ -20,6 +20,7 @@
 #include "arch/family.hpp"
 #include "base/clock.hpp"
 #include "comm/inproc.hpp"
+#include "shard/group_shard.hpp"
 #include "train/checkpoint.hpp"
 
 namespace ppctl {
@@ -78,7 +79,8 @@ void measure(std::int64_t bytes, double seconds, const std::string& folder, Comm
                                                      {"num_hidden_layers", "1"},
                                                      {"num_attention_heads", "1"}});
   const auto group = group_of(bytes);
-  AdamW optimizer(job.optimizer, {group.get()});
+  GroupShard shard(*group);
+  AdamW optimizer(job.optimizer, {&shard});
   const std::vector<StateTensor> tensors = state_tensors(optimizer);
   std::size_t total = 0;
   for (const StateTensor& tensor : tensors) total += tensor.local.nbytes();

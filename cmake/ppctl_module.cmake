@@ -1,7 +1,7 @@
 # ppctl_module(NAME [TORCH] [FOLDERS folder...] [DEPENDS target...] [PRIVATE target...])
 #
-# A static library ppctl_NAME from the .cpp files of lib/NAME and of its FOLDERS. TORCH modules see LibTorch and its precompiled
-# header; the others cannot include it.
+# A static library ppctl_NAME from the .cpp files of lib/NAME and of its FOLDERS. TORCH modules see LibTorch; the others cannot
+# include it.
 function(ppctl_module name)
   cmake_parse_arguments(ARG "TORCH" "" "FOLDERS;DEPENDS;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -15,6 +15,8 @@ function(ppctl_module name)
     if(ARG_TORCH)
       target_link_libraries(ppctl_${name} PUBLIC ppctl_torch)
       target_precompile_headers(ppctl_${name} REUSE_FROM ppctl_torch_pch)
+    else()
+      target_precompile_headers(ppctl_${name} REUSE_FROM ppctl_pch)
     endif()
   else()
     add_library(ppctl_${name} INTERFACE)
@@ -23,14 +25,6 @@ function(ppctl_module name)
       target_link_libraries(ppctl_${name} INTERFACE ppctl_torch)
     endif()
   endif()
-endfunction()
-
-# ppctl_torch_executable(NAME): lets an executable reuse LibTorch's precompiled header. The header is compiled with -fPIC; with an
-# executable's -fPIE the compiler would ignore it, and warn.
-function(ppctl_torch_executable name)
-  target_precompile_headers(${name} REUSE_FROM ppctl_torch_pch)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${name} PRIVATE -fPIC)
 endfunction()
 
 # ppctl_test(NAME DIRECTORY LABELS label... [TORCH] [DEPENDS target...])
@@ -43,11 +37,13 @@ function(ppctl_test name directory)
     return()
   endif()
   add_executable(${name} ${sources})
-  target_link_libraries(${name} PRIVATE ppctl_options ${ARG_DEPENDS} GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ppctl_options ppctl_test_options ${ARG_DEPENDS} GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PPCTL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PPCTL_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(ARG_TORCH)
-    ppctl_torch_executable(${name})
+    ppctl_reuse_headers(${name} ppctl_torch_test_pch)
+  else()
+    ppctl_reuse_headers(${name} ppctl_test_pch)
   endif()
   # A whole program is one ctest entry: starting a process for each of hundreds of tests would cost more than the tests.
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)

@@ -1,6 +1,6 @@
 # Finds LibTorch and defines
 #   ppctl_torch      libtorch_cpu and libc10 with their headers
-#   ppctl_torch_pch  the precompiled header that every torch module reuses
+#   ppctl_torch_pch, ppctl_torch_test_pch  the precompiled headers that every torch module and every test of one reuses
 #
 # The libraries are linked directly, not through Torch's CMake package: that package of a CUDA wheel fails on a machine without the
 # CUDA toolkit, and a program that computes on the CPU needs nothing of it.
@@ -43,10 +43,8 @@ file(CREATE_LINK ${fmt_include}/fmt ${PROJECT_BINARY_DIR}/system_fmt/fmt SYMBOLI
 
 add_library(ppctl_torch INTERFACE)
 target_include_directories(ppctl_torch SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/system_fmt ${PPCTL_TORCH_ROOT}/include ${PPCTL_TORCH_ROOT}/include/torch/csrc/api/include)
+target_compile_definitions(ppctl_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 target_link_libraries(ppctl_torch INTERFACE ${PPCTL_TORCH_ROOT}/lib/libtorch_cpu.so ${PPCTL_TORCH_ROOT}/lib/libc10.so)
 target_link_options(ppctl_torch INTERFACE -Wl,-rpath,${PPCTL_TORCH_ROOT}/lib)
 
-file(WRITE ${PROJECT_BINARY_DIR}/ppctl_torch_pch.cpp "")
-add_library(ppctl_torch_pch STATIC ${PROJECT_BINARY_DIR}/ppctl_torch_pch.cpp)
-target_link_libraries(ppctl_torch_pch PUBLIC ppctl_options ppctl_torch)
-target_precompile_headers(ppctl_torch_pch PRIVATE <ATen/ATen.h> <fmt/format.h> <functional> <map> <memory> <string> <vector>)
+ppctl_precompiled_headers(torch ppctl_torch "${PROJECT_SOURCE_DIR}/lib/model/aten.hpp")

@@ -1,6 +1,6 @@
 // Trains a model of one's own in a pipeline of four ranks, without a job file: the ranks are threads of this process.
 // The same code runs under mpirun with the communicator of connect_mpi() (comm/mpi/mpi.hpp).
-#include <ATen/ATen.h>
+#include "model/aten.hpp"
 
 #include <cstdio>
 

@@ -160,7 +160,7 @@ std::string bubble_text(const std::vector<BubbleRow>& rows) {
 std::string bubble_json(const std::vector<BubbleRow>& rows) {
   Json array = Json::array();
   for (const BubbleRow& row : rows) {
-    const std::optional<int> peak = row.theory ? row.theory->peak_chunks : std::nullopt;
+    const Json peak = row.theory ? or_null(row.theory->peak_chunks) : Json(nullptr);
     array.push_back({{"schedule", row.schedule},
                      {"pp", row.pp},
                      {"chunks", row.chunks},
@@ -168,7 +168,7 @@ std::string bubble_json(const std::vector<BubbleRow>& rows) {
                      {"theory",
                       {{"bubble_wall", or_null(row.theory_wall())},
                        {"bubble_span", or_null(row.theory_span())},
-                       {"peak_chunks", or_null(peak)}}},
+                       {"peak_chunks", peak}}},
                      {"simulated", simulated_json(row.simulation)},
                      {"measured", measured_json(row.measured)}});
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/ATen.h>
+#include "model/aten.hpp"
 
 #include "model/kernels/dropout.hpp"
 #include "model/kernels/rope.hpp"
