@@ -92,6 +92,7 @@ void Executor::run_steps(const RankProgram& program, const std::function<bool()>
 
 void Executor::begin_steps() {
   alive_chunks_ = 0;
+  in_pair_ = false;
   router_.begin_step();
   for (const auto& stage : stages_) stage->begin_step(microbatches_);
 }
@@ -188,23 +189,60 @@ PipelineStage& Executor::stage_of(MetaStep step) const {
 TensorList Executor::wait_for_inputs(MetaStep step) {
   WaitSpan wait;
   TensorList inputs = router_.take_inputs(step, Deadline::after_seconds(options_.timeout_s), status_, &wait);
-  if (wait.end != 0) {
-    result_.times[static_cast<std::size_t>(step.microbatch().value)].wait += wait.end - wait.start;
-    record(EventKind::kWait, step, wait.start, wait.end, wait.peer);
-  }
+  note_wait(step, wait);
   return inputs;
+}
+
+void Executor::await_inputs(MetaStep step) {
+  WaitSpan wait;
+  router_.await_inputs(step, Deadline::after_seconds(options_.timeout_s), status_, &wait);
+  note_wait(step, wait);
+}
+
+void Executor::note_wait(MetaStep step, const WaitSpan& wait) {
+  if (wait.end == 0) return;
+  result_.times[static_cast<std::size_t>(step.microbatch().value)].wait += wait.end - wait.start;
+  record(EventKind::kWait, step, wait.start, wait.end, wait.peer);
+}
+
+void Executor::await_parameters(MetaStep step) {
+  if (hooks_.shard == nullptr) return;
+  const bool makes_weight_grads = step.type() == MetaStepType::BACKWARD || step.type() == MetaStepType::BACKWARD_WEIGHT;
+  const std::lock_guard lock(pair_mutex_);
+  hooks_.shard->before_compute(step.stage(), makes_weight_grads);
+}
+
+void Executor::note_compute(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end) {
+  if (!in_pair_) result_.busy += end - start;
+  const bool overlapped = in_pair_ && kind == EventKind::kBackward;
+  record(overlapped ? EventKind::kOverlapped : kind, step, start, end);
+}
+
+// What both sub-steps wait for is here before either begins: a batch may bring the inputs of both, and shards are
+// gathered in one order on all ranks.
+void Executor::run_pair(MetaStep pair, const PairRunner& run_both) {
+  const auto sub_steps = program_->rank.sub_steps_of(pair);
+  PPCTL_CHECK(pair.type() == MetaStepType::OVERLAP_B_F && sub_steps.size() == 2, "a pair of {} sub-steps",
+              sub_steps.size());
+  for (const MetaStep sub_step : sub_steps) await_inputs(sub_step);
+  for (const MetaStep sub_step : sub_steps) await_parameters(sub_step);
+  const Nanoseconds start = monotonic_now();
+  in_pair_ = true;
+  run_both([&] { run_step(sub_steps[0]); }, [&] { run_step(sub_steps[1]); });
+  in_pair_ = false;
+  result_.busy += monotonic_now() - start;
 }
 
 void Executor::run_forward_step(MetaStep step) {
   PipelineStage& stage = stage_of(step);
   const int microbatch = step.microbatch().value;
   TensorList inputs = wait_for_inputs(step);
-  if (hooks_.shard != nullptr) hooks_.shard->before_compute(step.stage(), /*makes_weight_grads=*/false);
+  await_parameters(step);
   const Nanoseconds start = monotonic_now();
   TensorList outputs = stage.forward(microbatch, std::move(inputs));
   const Nanoseconds end = monotonic_now();
   result_.times[static_cast<std::size_t>(microbatch)].forward += end - start;
-  record(EventKind::kForward, step, start, end);
+  note_compute(EventKind::kForward, step, start, end);
   give_outputs(step, std::move(outputs));
 }
 
@@ -213,23 +251,23 @@ void Executor::run_backward_step(MetaStep step) {
   const int microbatch = step.microbatch().value;
   const bool whole = step.type() == MetaStepType::BACKWARD;
   TensorList output_grads = wait_for_inputs(step);
-  if (hooks_.shard != nullptr) hooks_.shard->before_compute(step.stage(), whole);
+  await_parameters(step);
   const Nanoseconds start = monotonic_now();
   TensorList input_grads = whole ? stage.backward(microbatch, std::move(output_grads))
                                  : stage.backward_input(microbatch, std::move(output_grads));
   const Nanoseconds end = monotonic_now();
   result_.times[static_cast<std::size_t>(microbatch)].backward += end - start;
-  record(whole ? EventKind::kBackward : EventKind::kBackwardInput, step, start, end);
+  note_compute(whole ? EventKind::kBackward : EventKind::kBackwardInput, step, start, end);
   give_outputs(step, std::move(input_grads));
 }
 
 void Executor::run_backward_weight(MetaStep step) {
-  if (hooks_.shard != nullptr) hooks_.shard->before_compute(step.stage(), /*makes_weight_grads=*/true);
+  await_parameters(step);
   const Nanoseconds start = monotonic_now();
   stage_of(step).backward_weight(step.microbatch().value);
   const Nanoseconds end = monotonic_now();
   result_.times[static_cast<std::size_t>(step.microbatch().value)].backward += end - start;
-  record(EventKind::kBackwardWeight, step, start, end);
+  note_compute(EventKind::kBackwardWeight, step, start, end);
   note_alive(-1);
 }
 
@@ -300,10 +338,13 @@ void Executor::run_preprocess(MetaStep step) {
 
 void Executor::record(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end, PipelineRank peer) {
   if (!options_.record_spans) return;
-  result_.spans.push_back({start, end, kind, 0, step.stage(), step.microbatch(), peer});
+  const std::uint8_t lane = in_pair_ && kind == EventKind::kForward ? 1 : 0;
+  const std::lock_guard lock(pair_mutex_);
+  result_.spans.push_back({start, end, kind, lane, step.stage(), step.microbatch(), peer});
 }
 
 void Executor::note_alive(int change) {
+  const std::lock_guard lock(pair_mutex_);
   alive_chunks_ += change;
   result_.peak_chunks = std::max(result_.peak_chunks, alive_chunks_);
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ struct ExecutorOptions {
 /// A send starts a transfer and never blocks; a receive posts one; the compute step that consumes the tensors waits for
 /// them, with a deadline. Stages of the same rank hand tensors over without communication. That a send is complete is
 /// waited for when its edge needs the buffer again, or at the end of the step.
+///
+/// The two sub-steps of OVERLAP_B_F run one after the other, unless a custom function runs them at once
+/// (StepContext::run_pair, overlapped_pairs.hpp): then two threads are here for as long as that takes.
 ///
 /// The schedule must be executable (lower_schedule) and proved (verify_schedule). Methods are for one thread; run and
 /// run_forward are COLLECTIVE over the ranks of the pipeline. When a step throws, the error is thrown on with rank,
@@ -91,12 +95,18 @@ class Executor {
   void run_recv(MetaStep step);
   void run_batch(MetaStep step);
   void run_sub_steps(MetaStep step);
+  void run_pair(MetaStep pair, const PairRunner& run_both);
   void run_shard(MetaStep step);
   void run_swap(MetaStep step);
   void run_preprocess(MetaStep step);
 
   PipelineStage& stage_of(MetaStep step) const;
   TensorList wait_for_inputs(MetaStep step);
+  void await_inputs(MetaStep step);
+  void await_parameters(MetaStep step);
+  void note_wait(MetaStep step, const WaitSpan& wait);
+  /// Notes a span of compute, outside of a pair also as busy time.
+  void note_compute(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end);
   void give_outputs(MetaStep step, TensorList tensors);
   [[noreturn]] void refuse(MetaStep step, const char* what) const;
 
@@ -123,6 +133,8 @@ class Executor {
   std::vector<Microbatch> microbatches_;
   const RankProgram* program_ = nullptr;  ///< whose sub-steps composites mean
   std::int64_t step_number_ = 0;
+  std::mutex pair_mutex_;  ///< over what both threads of a pair write: spans, chunks alive, hooks of shards
+  bool in_pair_ = false;
   int alive_chunks_ = 0;
   std::string status_;             ///< "step 12, 3F4"; keeps its capacity, so that a step formats and allocates nothing
   std::size_t status_prefix_ = 0;  ///< length of "step 12, "

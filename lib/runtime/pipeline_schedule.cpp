@@ -82,6 +82,9 @@ void PipelineSchedule::prepare(std::vector<StagePtr> stages, Communicator& commu
   verify_schedule_or_throw(schedule_);
   executor_ = std::make_unique<Executor>(schedule_, PipelineRanks{&communicator.transport(), rank, ranks},
                                          std::move(stages), options_.executor);
+  if (!options_.passes.overlap_b_f) return;
+  pairs_ = std::make_unique<OverlappedPairs>(communicator.transport(), options_.executor.timeout_s);
+  executor_->register_custom_function(MetaStepType::OVERLAP_B_F, pairs_->function());
 }
 
 std::vector<Microbatch> PipelineSchedule::microbatches(const TensorList& args, const TensorMap& kwargs) {

@@ -7,6 +7,7 @@
 #include "comm/transport.hpp"
 #include "runtime/batch_split.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/overlapped_pairs.hpp"
 #include "schedule/generator.hpp"
 #include "schedule/pass.hpp"
 #include "schedule/schedule.hpp"
@@ -28,8 +29,8 @@ struct PipelineOptions {
 /// A pipeline that a program drives itself: a thin wrapper that generates, lowers, proves and runs a schedule.
 ///
 /// Construction and run() are COLLECTIVE over the pipeline's ranks. The stages and the communicator are this rank's;
-/// the communicator must outlive the object. Gradients accumulate in the stages' parameter groups; nothing is averaged,
-/// zeroed or updated here.
+/// the communicator must outlive the object. With passes.overlap_b_f the two halves of a pair run on two threads.
+/// Gradients accumulate in the stages' parameter groups; nothing is averaged, zeroed or updated here.
 class PipelineSchedule {
  public:
   /// By a generator's name. `stages` are this rank's, by chunk. Throws Error where the name, the number of stages or
@@ -50,6 +51,8 @@ class PipelineSchedule {
   void register_custom_function(MetaStepType type, CustomFunction function);
 
   Executor& executor() { return *executor_; }
+  /// What modules with exchanges of their own wrap them with; null without passes.overlap_b_f.
+  CommComputeOverlap* overlap() { return pairs_ ? &pairs_->overlap() : nullptr; }
   const Schedule& schedule() const { return schedule_; }
 
  private:
@@ -58,6 +61,7 @@ class PipelineSchedule {
 
   Schedule schedule_;
   PipelineOptions options_;
+  std::unique_ptr<OverlappedPairs> pairs_;  ///< with passes.overlap_b_f
   std::unique_ptr<Executor> executor_;
   std::int64_t step_ = 0;
 };

@@ -26,6 +26,8 @@ void StepContext::run_default() { (executor_.*Executor::default_handler(step_.ty
 
 void StepContext::run(MetaStep step) { executor_.run_step(step); }
 
+void StepContext::run_pair(const PairRunner& run_both) { executor_.run_pair(step_, run_both); }
+
 TensorList StepContext::take_inputs() {
   switch (step_.type()) {
     case MetaStepType::FORWARD:

@@ -13,6 +13,10 @@ namespace ppctl {
 class Executor;
 class PipelineStage;
 
+/// Runs the two sub-steps of an overlapped pair, at once or not; returns when both have ended. They may be called on
+/// any thread.
+using PairRunner = std::function<void(const std::function<void()>& backward, const std::function<void()>& forward)>;
+
 /// What a custom function sees of the step that it handles. Valid during the call alone.
 class StepContext {
  public:
@@ -32,6 +36,9 @@ class StepContext {
   void run_default();
   /// Runs a step, usually a sub-step, as the executor would: with its own kind's custom function where there is one.
   void run(MetaStep step);
+  /// Of OVERLAP_B_F: waits until the inputs and the parameters of both sub-steps are here, then hands them over. What
+  /// runs at once must not touch the context.
+  void run_pair(const PairRunner& run_both);
 
   /// What the step consumes: forward inputs of FORWARD, output gradients of BACKWARD and BACKWARD_INPUT (waits for a
   /// receive), the tensors that SEND_FORWARD and SEND_BACKWARD are to send. Gives them away: call once.

@@ -9,7 +9,7 @@ void StepResult::reset(std::size_t num_microbatches) {
   outputs.assign(num_microbatches, {});
   times.assign(num_microbatches, {});
   spans.clear();
-  start = end = 0;
+  start = end = busy = 0;
   peak_chunks = 0;
 }
 

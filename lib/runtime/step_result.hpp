@@ -15,7 +15,8 @@ struct MicrobatchLoss {
   LossReport report;
 };
 
-/// What this rank spent on one microbatch, over all of its stages.
+/// What this rank spent on one microbatch, over all of its stages. In an overlapped pair the times of its two
+/// microbatches overlap, and contain the waits of one for the other.
 struct MicrobatchTimes {
   Nanoseconds forward = 0;
   Nanoseconds backward = 0;  ///< dx and dw
@@ -41,6 +42,7 @@ struct StepResult {
   std::vector<RecordedSpan> spans;     ///< in order of end; only with ExecutorOptions::record_spans
   Nanoseconds start = 0;               ///< of the first step of the schedule
   Nanoseconds end = 0;                 ///< of its last step; waiting for sends to complete is not in it
+  Nanoseconds busy = 0;                ///< in compute steps; an overlapped pair counts for as long as the pair took
   int peak_chunks = 0;                 ///< most (stage, microbatch) whose activations were alive at once
 
   void reset(std::size_t num_microbatches);

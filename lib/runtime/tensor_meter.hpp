@@ -6,7 +6,8 @@
 namespace ppctl {
 
 /// Counts the memory of the tensors that its thread allocates and frees, to the byte, while it lives. A rank computes
-/// on one thread, so this is a rank's memory also where ranks are threads of one process.
+/// on one thread, so this is a rank's memory also where ranks are threads of one process; the second thread of an
+/// overlapped pair counts too, since it runs with the thread-local state of the first.
 ///
 /// It listens to c10's CPU allocator through thread-local debug information, as torch's profiler does: the allocator
 /// asks on every allocation whether somebody listens anyway, so without a meter nothing is added, and no global

@@ -62,23 +62,31 @@ Transfer TensorRouter::transfer_of(MetaStep step) const {
   return transfer;
 }
 
-TensorList TensorRouter::take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait) {
+TensorRouter::Slot* TensorRouter::input_slot(MetaStep compute) {
   const int stage = compute.stage().value;
   const Kind kind = kind_of(compute.type());
   const bool at_end = kind == kForward ? stage == 0 : stage == placement_.num_stages() - 1;
-  if (at_end) return {};
-  Slot& slot = incoming_[index(kind, stage, compute.microbatch().value)];
-  if (slot.pending.valid()) {
-    wait->peer = PipelineRank(slot.pending.peer());
-    wait->start = monotonic_now();
-    TensorList tensors = slot.pending.wait(deadline, context);
-    wait->end = monotonic_now();
-    return tensors;
-  }
-  PPCTL_CHECK(slot.full, "{}: nobody gave its {}", format_step(compute),
-              kind == kForward ? "inputs" : "output gradients");
-  slot.full = false;
-  return std::move(slot.tensors);
+  return at_end ? nullptr : &incoming_[index(kind, stage, compute.microbatch().value)];
+}
+
+void TensorRouter::await_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait) {
+  Slot* slot = input_slot(compute);
+  if (slot == nullptr || !slot->pending.valid()) return;
+  wait->peer = PipelineRank(slot->pending.peer());
+  wait->start = monotonic_now();
+  slot->tensors = slot->pending.wait(deadline, context);
+  slot->full = true;
+  wait->end = monotonic_now();
+}
+
+TensorList TensorRouter::take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait) {
+  Slot* slot = input_slot(compute);
+  if (slot == nullptr) return {};
+  await_inputs(compute, deadline, context, wait);
+  PPCTL_CHECK(slot->full, "{}: nobody gave its {}", format_step(compute),
+              compute.type() == MetaStepType::FORWARD ? "inputs" : "output gradients");
+  slot->full = false;
+  return std::move(slot->tensors);
 }
 
 void TensorRouter::fill(Slot& slot, MetaStep step, TensorList tensors) {

@@ -38,6 +38,8 @@ class TensorRouter {
   /// The inputs of a compute step: handed over already, or received; waits for them. `wait` gets how long.
   /// `context` says what the rank is doing, for the message of a wait that fails.
   TensorList take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait);
+  /// Waits for them without taking them: take_inputs then gives them at once.
+  void await_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait);
   /// Hands a compute step's outputs to the next stage of this rank, or keeps them for their send.
   void give_outputs(MetaStep compute, TensorList tensors);
 
@@ -67,6 +69,8 @@ class TensorRouter {
   };
 
   std::size_t index(Kind kind, int stage, int microbatch) const;
+  /// Where the inputs of a compute step are, or will be; null where it has none.
+  Slot* input_slot(MetaStep compute);
   static Kind kind_of(MetaStepType type);
   Transfer transfer_of(MetaStep step) const;
   int rank_of(int stage, int microbatch) const;

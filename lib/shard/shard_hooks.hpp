@@ -5,7 +5,8 @@
 namespace ppctl {
 
 /// What runs the steps UNSHARD, RESHARD and REDUCE_GRAD of a schedule, and is told before a stage computes. Called by
-/// the executor's thread, in the schedule's order.
+/// the executor's thread, in the schedule's order (before_compute also by the second thread of an overlapped pair, one
+/// call at a time and after the first thread has waited for the same parameters).
 class ShardHooks {
  public:
   virtual ~ShardHooks() = default;

@@ -17,8 +17,8 @@ namespace {
 void add_result(const StepResult& result, std::size_t first, StepPart& part) {
   for (std::size_t i = 0; i < result.times.size(); ++i) {
     part.microbatches[first + i].times = result.times[i];
-    part.busy_ms += milliseconds(result.times[i].forward + result.times[i].backward);
   }
+  part.busy_ms += milliseconds(result.busy);
   for (const MicrobatchLoss& loss : result.losses) {
     MicrobatchPart& microbatch = part.microbatches[first + static_cast<std::size_t>(loss.microbatch)];
     microbatch.has_loss = true;

@@ -115,6 +115,10 @@ void Trainer::connect() {
   executor_options.timeout_s = job_.timeout_s;
   executor_options.validates = job_.pipeline.post_validation;
   executor_ = std::make_unique<Executor>(schedule_, pipeline_ranks_, model_->stages(), executor_options);
+  if (job_.pipeline.overlap_b_f) {
+    pairs_ = std::make_unique<OverlappedPairs>(communicator_.transport(), job_.timeout_s);
+    executor_->register_custom_function(MetaStepType::OVERLAP_B_F, pairs_->function());
+  }
   if (job_.parallel.dp_shard > 1) {
     FsdpOptions fsdp;
     fsdp.reduce_every_microbatch = job_.fsdp.reduce == "microbatch";

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "comm/inproc.hpp"
 #include "runtime/autograd_module.hpp"
+#include "runtime/overlapped_pairs.hpp"
 #include "runtime/stage_replicas.hpp"
 #include "schedule/generator.hpp"
 #include "schedule/verify.hpp"
@@ -129,6 +130,8 @@ class RankJob {
     options.timeout_s = job_.timeout_s;
     options.validates = job_.validation != Validation::kNone;
     Executor executor(schedule_, {&communicator_.transport(), rank_, world}, stages_, options);
+    OverlappedPairs pairs(communicator_.transport(), job_.timeout_s);
+    if (job_.two_threads) executor.register_custom_function(MetaStepType::OVERLAP_B_F, pairs.function());
     if (job_.customise) job_.customise(executor);
     for (int step = 0; step < job_.steps; ++step) {
       for_each_group([](ParameterGroup& group) { group.zero_grad(); });
