@@ -83,6 +83,17 @@ struct MlpConfig {
   bool gated() const { return in.parts.size() == 2; }
 };
 
+/// Which parts of a layer keep nothing but their input for the backward, which runs them forward once more (Chen et
+/// al., "Training Deep Nets with Sublinear Memory Cost", 2016; of parts: Korthikanti et al., 2022).
+struct RecomputeParts {
+  bool whole = false;         ///< the layer: its input alone is kept; the other two mean nothing then
+  bool attention = false;     ///< with the norm before it
+  bool feed_forward = false;  ///< with the norm before it
+
+  bool any() const { return whole || attention || feed_forward; }
+  bool operator==(const RecomputeParts&) const = default;
+};
+
 /// A pre-norm decoder layer: h = x + attention(norm(x)), y = h + feed_forward(norm(h)), with dropout on what is added.
 struct DecoderLayerConfig {
   std::string name;  ///< of its group of parameters
@@ -92,6 +103,7 @@ struct DecoderLayerConfig {
   MlpConfig feed_forward;
   double residual_dropout = 0.0;
   std::uint32_t first_site = 0;  ///< dropout sites first_site (attention) and first_site + 1 (feed-forward)
+  RecomputeParts recompute;      ///< the job's choice, not the model's
 };
 
 /// Token ids to the first hidden state.

@@ -17,7 +17,7 @@ std::int64_t num_elements(const GroupLayout& group) {
 /// One product each for y = x W, dx = dy W^T and dW = x^T dy.
 PartCost linear_cost(const LinearOptions& linear) {
   const double product = 2.0 * static_cast<double>(linear.in_features) * static_cast<double>(linear.out_features());
-  return {0, product, product, product};
+  return {0, product, product, product, 0.0};
 }
 
 /// The forward has two products, scores and their sum over values; the backward five: scores again, dV, dP, dQ, dK
@@ -26,7 +26,20 @@ PartCost attention_cost(const AttentionConfig& attention, std::int64_t sequence)
   const double product =
       2.0 * static_cast<double>(sequence) * static_cast<double>(attention.heads.heads * attention.heads.head_dim);
   const double share = attention.causal ? 0.5 : 1.0;
-  return {0, 2.0 * product * share, 5.0 * product * share, 0.0};
+  return {0, 2.0 * product * share, 5.0 * product * share, 0.0, 0.0};
+}
+
+/// What is run again leaves out the products that only its output needs.
+double recompute_flops(const DecoderLayerConfig& config, std::int64_t sequence) {
+  const RecomputeParts& parts = config.recompute;
+  double flops = 0.0;
+  if (parts.whole || parts.attention) {
+    flops += linear_cost(config.attention.qkv).forward_flops;
+    flops += attention_cost(config.attention, sequence).forward_flops;
+  }
+  if (parts.whole) flops += linear_cost(config.attention.output).forward_flops;
+  if (parts.whole || parts.feed_forward) flops += linear_cost(config.feed_forward.in).forward_flops;
+  return flops;
 }
 
 }  // namespace
@@ -36,23 +49,27 @@ PartCost& PartCost::operator+=(const PartCost& other) {
   forward_flops += other.forward_flops;
   dx_flops += other.dx_flops;
   dw_flops += other.dw_flops;
+  recompute_flops += other.recompute_flops;
   return *this;
 }
 
-PartCost cost_of(const TokenEmbeddingConfig& config) { return {num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0}; }
+PartCost cost_of(const TokenEmbeddingConfig& config) {
+  return {num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0, 0.0};
+}
 
 PartCost cost_of(const DecoderLayerConfig& config, std::int64_t sequence) {
-  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0};
+  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0, 0.0};
   cost += linear_cost(config.attention.qkv);
   cost += attention_cost(config.attention, sequence);
   cost += linear_cost(config.attention.output);
   cost += linear_cost(config.feed_forward.in);
   cost += linear_cost(config.feed_forward.down);
+  cost.recompute_flops = recompute_flops(config, sequence);
   return cost;
 }
 
 PartCost cost_of(const LanguageHeadConfig& config) {
-  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0};
+  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0, 0.0};
   cost += linear_cost(config.projection);
   return cost;
 }

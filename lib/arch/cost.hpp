@@ -15,8 +15,9 @@ struct PartCost {
   double forward_flops = 0.0;
   double dx_flops = 0.0;
   double dw_flops = 0.0;
+  double recompute_flops = 0.0;  ///< forwards that the backward runs again, before dx
 
-  double total_flops() const { return forward_flops + dx_flops + dw_flops; }
+  double total_flops() const { return forward_flops + dx_flops + dw_flops + recompute_flops; }
   PartCost& operator+=(const PartCost& other);
 };
 

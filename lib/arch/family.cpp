@@ -99,6 +99,12 @@ DecoderLayerConfig layer_config(const ModelSpec& spec, std::int64_t index) {
   return family_of(spec).layer(spec, index);
 }
 
+DecoderLayerConfig layer_config(const ModelSpec& spec, const StageRange& range, std::int64_t index) {
+  DecoderLayerConfig config = layer_config(spec, index);
+  config.recompute = range.activations_of(index).recompute;
+  return config;
+}
+
 LanguageHeadConfig head_config(const ModelSpec& spec) { return family_of(spec).head(spec); }
 
 }  // namespace ppctl

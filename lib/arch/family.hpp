@@ -7,6 +7,7 @@
 
 #include "arch/blueprint.hpp"
 #include "arch/model_spec.hpp"
+#include "arch/stage_range.hpp"
 
 namespace ppctl {
 
@@ -28,6 +29,8 @@ ModelSpec read_hf_config(const std::string& folder, const std::map<std::string, 
 /// The parts of a model. REQUIRES: 0 <= index < spec.num_layers.
 TokenEmbeddingConfig embedding_config(const ModelSpec& spec);
 DecoderLayerConfig layer_config(const ModelSpec& spec, std::int64_t index);
+/// The same as a layer of a stage, with what that keeps for its backward.
+DecoderLayerConfig layer_config(const ModelSpec& spec, const StageRange& range, std::int64_t index);
 LanguageHeadConfig head_config(const ModelSpec& spec);
 
 }  // namespace ppctl

@@ -1,5 +1,6 @@
 #include "arch/job_model.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "arch/cost.hpp"
@@ -35,12 +36,45 @@ std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, c
   return counts;
 }
 
-StageRange stage_range(const std::vector<int>& layer_counts, int stage) {
+std::vector<LayerActivations> layer_activations(const JobConfig& job, const std::vector<int>& layer_counts) {
+  const int num_stages = static_cast<int>(layer_counts.size());
+  const int num_layers = std::accumulate(layer_counts.begin(), layer_counts.end(), 0);
+  const RecomputeConfig& recompute = job.recompute;
+  for (const int stage : recompute.stages) {
+    if (stage >= num_stages) throw_error("recompute.stages names stage {}; the job has {} stages", stage, num_stages);
+  }
+  for (const int layer : job.swap.layer_list) {
+    if (layer >= num_layers) throw_error("swap.layers names layer {}; the model has {} layers", layer, num_layers);
+  }
+  const auto among = [](const std::vector<int>& list, int value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  std::vector<LayerActivations> result;
+  for (int stage = 0; stage < num_stages; ++stage) {
+    const bool here = recompute.stages.empty() || among(recompute.stages, stage);
+    for (int i = 0; i < layer_counts[static_cast<std::size_t>(stage)]; ++i) {
+      const int layer = static_cast<int>(result.size());
+      LayerActivations activations;
+      if (here && layer % recompute.every == 0) {
+        activations.recompute = {recompute.full, recompute.attention, recompute.mlp};
+      }
+      activations.swapped = job.swap.layers == "list" ? among(job.swap.layer_list, layer) : !job.swap.layers.empty();
+      result.push_back(activations);
+    }
+  }
+  return result;
+}
+
+StageRange stage_range(const std::vector<int>& layer_counts, int stage,
+                       const std::vector<LayerActivations>& activations) {
   StageRange range;
   range.first_layer = std::accumulate(layer_counts.begin(), layer_counts.begin() + stage, std::int64_t{0});
   range.last_layer = range.first_layer + layer_counts[static_cast<std::size_t>(stage)];
   range.has_embedding = stage == 0;
   range.has_head = stage + 1 == static_cast<int>(layer_counts.size());
+  if (!activations.empty()) {
+    range.activations.assign(activations.begin() + range.first_layer, activations.begin() + range.last_layer);
+  }
   return range;
 }
 

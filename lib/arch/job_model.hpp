@@ -16,7 +16,13 @@ ModelSpec model_of_job(const JobConfig& job);
 /// they do not fit.
 std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement);
 
-/// What stage `stage` holds where stages have `layer_counts` layers.
-StageRange stage_range(const std::vector<int>& layer_counts, int stage);
+/// What becomes of the activations of each layer of the model, as `recompute` and `swap` say. `layer_counts`: of each
+/// stage. Throws Error where they name stages or layers that there are not.
+std::vector<LayerActivations> layer_activations(const JobConfig& job, const std::vector<int>& layer_counts);
+
+/// What stage `stage` holds where stages have `layer_counts` layers. `activations`: of all layers of the model; empty:
+/// all are kept.
+StageRange stage_range(const std::vector<int>& layer_counts, int stage,
+                       const std::vector<LayerActivations>& activations = {});
 
 }  // namespace ppctl

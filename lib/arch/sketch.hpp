@@ -73,13 +73,31 @@ struct Sketch {
   std::vector<SketchTensor> saved;
   std::vector<SketchWork> queue;
   bool defer = false;
+  bool saves = true;  ///< false: nobody keeps what is saved
+
+  /// A part whose forward saves nothing, while the object lives.
+  class Pause {
+   public:
+    explicit Pause(Sketch& sketch, bool pauses = true) : sketch_(sketch), before_(sketch.saves) {
+      if (pauses) sketch.saves = false;
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+    ~Pause() { sketch_.saves = before_; }
+
+   private:
+    Sketch& sketch_;
+    bool before_;
+  };
 
   SketchTensor activation(std::int64_t width) const { return {account, shape.tokens() * width * shape.element_bytes}; }
   SketchTensor statistics(std::int64_t per_token) const {
     return {account, shape.tokens() * per_token * shape.accumulator_bytes()};
   }
   SketchTensor copy_of(const SketchTensor& tensor) const { return {account, tensor.bytes()}; }
-  void save(const SketchTensor& tensor) { saved.push_back(tensor); }
+  void save(const SketchTensor& tensor) {
+    if (saves) saved.push_back(tensor);
+  }
   SketchTensor pop() {
     SketchTensor last = std::move(saved.back());
     saved.pop_back();

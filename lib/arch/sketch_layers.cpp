@@ -2,6 +2,8 @@
 
 #include "arch/sketch_layers.hpp"
 
+#include <optional>
+
 namespace ppctl {
 namespace {
 
@@ -49,7 +51,8 @@ SketchTensor norm_backward(const NormOptions& norm, Sketch& sketch) {
   return sketch.activation(norm.size);
 }
 
-SketchTensor attention_forward(const AttentionConfig& config, const SketchTensor& x, Sketch& sketch) {
+SketchTensor attention_forward(const AttentionConfig& config, const SketchTensor& x, bool wants_output,
+                               Sketch& sketch) {
   sketch.save(x);
   SketchTensor qkv = linear_forward(config.qkv, sketch);
   if (config.has_head_norm()) {
@@ -64,6 +67,7 @@ SketchTensor attention_forward(const AttentionConfig& config, const SketchTensor
   sketch.save(qkv);
   sketch.save(out);
   sketch.save(log_sum_exp);
+  if (!wants_output) return {};
   return linear_forward(config.output, sketch);
 }
 
@@ -87,10 +91,11 @@ SketchTensor attention_backward(const AttentionConfig& config, const SketchTenso
   return linear_input_grad(config.qkv, sketch);
 }
 
-SketchTensor mlp_forward(const MlpConfig& config, const SketchTensor& x, Sketch& sketch) {
+SketchTensor mlp_forward(const MlpConfig& config, const SketchTensor& x, bool wants_output, Sketch& sketch) {
   const SketchTensor inner = linear_forward(config.in, sketch);
   sketch.save(x);
   sketch.save(inner);
+  if (!wants_output) return {};
   const SketchTensor activated = sketch.activation(config.down.in_features);
   return linear_forward(config.down, sketch);
 }
@@ -103,6 +108,27 @@ SketchTensor mlp_backward(const MlpConfig& config, const SketchTensor& dy, Sketc
   linear_weight_grad(config.down, dy, activated, sketch);
   linear_weight_grad(config.in, dinner, sketch.pop(), sketch);
   return linear_input_grad(config.in, sketch);
+}
+
+SketchTensor attend(const DecoderLayerConfig& config, const SketchTensor& x, bool wants_output, Sketch& sketch) {
+  const NormedSketch normed = norm_forward(config.attention_norm, x, /*has_residual=*/false, sketch);
+  return attention_forward(config.attention, normed.y, wants_output, sketch);
+}
+
+SketchTensor run_layer(const DecoderLayerConfig& config, const SketchTensor& x, const RecomputeParts& recompute,
+                       bool wants_output, Sketch& sketch) {
+  if (recompute.attention) sketch.save(x);
+  SketchTensor attended;
+  {
+    const Sketch::Pause pause(sketch, recompute.attention);
+    attended = attend(config, x, /*wants_output=*/true, sketch);
+  }
+  std::optional<Sketch::Pause> pause(std::in_place, sketch, recompute.feed_forward);
+  const NormedSketch normed = norm_forward(config.feed_forward_norm, x, /*has_residual=*/true, sketch);
+  SketchTensor y = mlp_forward(config.feed_forward, normed.y, wants_output, sketch);
+  pause.reset();
+  if (recompute.feed_forward) sketch.save(normed.sum);
+  return y;
 }
 
 /// int64, [samples, sequence]; of one sample it is the row of numbers itself.
@@ -131,21 +157,26 @@ void sketch_backward(const TokenEmbeddingConfig& config, const SketchTensor& dy,
 }
 
 SketchTensor sketch_forward(const DecoderLayerConfig& config, const SketchTensor& x, Sketch& sketch) {
-  SketchTensor attended;
-  {
-    const NormedSketch normed = norm_forward(config.attention_norm, x, /*has_residual=*/false, sketch);
-    attended = attention_forward(config.attention, normed.y, sketch);
-  }
-  const NormedSketch normed = norm_forward(config.feed_forward_norm, x, /*has_residual=*/true, sketch);
-  return mlp_forward(config.feed_forward, normed.y, sketch);
+  if (!config.recompute.whole) return run_layer(config, x, config.recompute, /*wants_output=*/true, sketch);
+  sketch.save(x);
+  const Sketch::Pause pause(sketch);
+  return run_layer(config, x, {}, /*wants_output=*/true, sketch);
 }
 
 SketchTensor sketch_backward(const DecoderLayerConfig& config, const SketchTensor& dy, Sketch& sketch) {
   const auto dropped = [&](const SketchTensor& gradient) {
     return config.residual_dropout > 0.0 ? sketch.copy_of(gradient) : gradient;
   };
+  const RecomputeParts& recompute = config.recompute;
+  if (recompute.whole) run_layer(config, sketch.pop(), {}, /*wants_output=*/false, sketch);
+  if (recompute.feed_forward && !recompute.whole) {
+    const SketchTensor sum = sketch.pop();
+    const NormedSketch normed = norm_forward(config.feed_forward_norm, sum, /*has_residual=*/false, sketch);
+    mlp_forward(config.feed_forward, normed.y, /*wants_output=*/false, sketch);
+  }
   const SketchTensor dnormed = mlp_backward(config.feed_forward, dropped(dy), sketch);
   const SketchTensor dsum = norm_backward(config.feed_forward_norm, sketch);
+  if (recompute.attention && !recompute.whole) attend(config, sketch.pop(), /*wants_output=*/false, sketch);
   const SketchTensor dattention_input = attention_backward(config.attention, dropped(dsum), sketch);
   return norm_backward(config.attention_norm, sketch);
 }

@@ -15,7 +15,7 @@ class SketchStage {
  public:
   SketchStage(const ModelSpec& spec, const StageRange& range) {
     if (range.has_embedding) embedding_ = embedding_config(spec);
-    for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) layers_.push_back(layer_config(spec, i));
+    for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) layers_.push_back(layer_config(spec, range, i));
     if (range.has_head) head_ = head_config(spec);
   }
 
@@ -60,7 +60,7 @@ class Passage {
         range_(range),
         hidden_bytes_(hidden_bytes),
         ends_(ends),
-        sketch_{shape, tensors_, {}, {}, false},
+        sketch_{shape, tensors_, {}, {}},
         ids_(batch_, shape.tokens() * kIdBytes) {}
   Passage(const Passage&) = delete;
   Passage& operator=(const Passage&) = delete;

@@ -1,10 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "arch/blueprint.hpp"
 #include "arch/model_spec.hpp"
 
 namespace ppctl {
+
+/// What becomes of the tensors that a layer saves for its backward.
+struct LayerActivations {
+  RecomputeParts recompute;
+  bool swapped = false;  ///< they leave memory where the schedule says so (LAUNCH_OFFLOAD)
+
+  bool operator==(const LayerActivations&) const = default;
+};
 
 /// Which part of a model a stage holds.
 struct StageRange {
@@ -12,8 +22,14 @@ struct StageRange {
   std::int64_t last_layer = 0;  ///< behind the last one
   bool has_embedding = false;
   bool has_head = false;
+  std::vector<LayerActivations> activations = {};  ///< of its layers; empty: all of them are kept
 
   static StageRange whole(const ModelSpec& spec) { return {0, spec.num_layers, true, true}; }
+
+  /// Of a layer of the model that the stage holds.
+  LayerActivations activations_of(std::int64_t layer) const {
+    return activations.empty() ? LayerActivations() : activations.at(static_cast<std::size_t>(layer - first_layer));
+  }
 };
 
 }  // namespace ppctl

@@ -60,11 +60,15 @@ struct PipelineConfig {
   bool post_validation = false;  ///< zero-bubble optimizer step without a global barrier
 };
 
+/// Activations that the backward computes again instead of keeping them: the same bits for less memory and more time.
 struct RecomputeConfig {
-  bool full = false;
-  bool attention = false;
-  bool mlp = false;
-  int every = 1;  ///< of each `every`-th layer
+  bool full = false;        ///< whole layers
+  bool attention = false;   ///< attention and the norm before it
+  bool mlp = false;         ///< the feed-forward and the norm before it
+  int every = 1;            ///< of the layers 0, every, 2 * every, ...
+  std::vector<int> stages;  ///< in these stages alone; empty: in all
+
+  bool any() const { return full || attention || mlp; }
 };
 
 struct SwapConfig {
@@ -134,8 +138,8 @@ struct EvalConfig {
 };
 
 struct LogConfig {
-  std::string json;  ///< JSON lines; empty: none
-  int every = 1;     ///< steps between console lines
+  std::string json;    ///< JSON lines; empty: none
+  int every = 1;       ///< steps between console lines
   bool memory = true;  ///< measure tensors to the byte beside the plan: about 0.1 µs an allocation
 };
 

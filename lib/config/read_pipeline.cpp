@@ -144,10 +144,16 @@ void read_recompute(MapReader& job, RecomputeConfig& recompute) {
     return;
   }
   MapReader map = job.section("recompute");
-  map.boolean("full", recompute.full);
   map.boolean("attention", recompute.attention);
   map.boolean("mlp", recompute.mlp);
+  // A map that names no part, {every: 2}, is about whole layers.
+  recompute.full = !recompute.attention && !recompute.mlp;
+  map.boolean("full", recompute.full);
   map.integer("every", recompute.every, 1);
+  if (const YamlNode* list = map.value("stages")) {
+    recompute.stages = map.to_integers("stages", *list, 0).value_or(std::vector<int>());
+  }
+  map.record("stages", recompute.stages.empty() ? "all" : show_list(recompute.stages));
   map.finish();
 }
 

@@ -14,7 +14,7 @@ std::shared_ptr<StageModule> build_stage(const ModelSpec& spec, at::ScalarType d
   DecoderParts parts;
   if (range.has_embedding) parts.embedding = std::make_unique<TokenEmbedding>(embedding_config(spec), dtype);
   for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) {
-    parts.layers.push_back(std::make_unique<DecoderLayer>(layer_config(spec, i), dtype, rope));
+    parts.layers.push_back(std::make_unique<DecoderLayer>(layer_config(spec, range, i), dtype, rope));
   }
   if (range.has_head) parts.head = std::make_unique<LanguageHead>(head_config(spec), dtype);
   return std::make_shared<DecoderStage>(std::move(parts), dropout_seed);

@@ -27,7 +27,7 @@ std::int64_t shard_elements(const GroupLayout& layout, std::int64_t ranks, std::
 
 HeldState::HeldState(const MemoryModel& model, int stage)
     : ranks_(model.dp_shard), element_bytes_(model.shape.element_bytes), reduce_bytes_(model.reduce_bytes) {
-  const StageRange range = stage_range(model.layer_counts, stage);
+  const StageRange range = model.range_of(stage);
   for (const GroupLayout& layout : stage_groups(model.spec, range, element_bytes_)) {
     const std::int64_t master = model.shape.accumulator_bytes();
     const std::int64_t elements = shard_elements(layout, ranks_, model.shard);

@@ -12,7 +12,8 @@ namespace {
 PartCost operations_of(const ModelSpec& spec, const StageRange& range, std::int64_t sequence) {
   PartCost cost;
   if (range.has_embedding) cost += cost_of(embedding_config(spec));
-  for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) cost += cost_of(layer_config(spec, i), sequence);
+  for (std::int64_t i = range.first_layer; i < range.last_layer; ++i)
+    cost += cost_of(layer_config(spec, range, i), sequence);
   if (range.has_head) cost += cost_of(head_config(spec));
   return cost;
 }
@@ -24,19 +25,19 @@ CostModel model_costs(const MemoryModel& model) {
   std::vector<PartCost> operations;
   double forward = 0.0;
   for (int stage = 0; stage < num_stages; ++stage) {
-    operations.push_back(operations_of(model.spec, stage_range(model.layer_counts, stage), model.shape.sequence));
+    operations.push_back(operations_of(model.spec, model.range_of(stage), model.shape.sequence));
     forward += operations.back().forward_flops;
   }
   const double scale = static_cast<double>(num_stages) / forward;
   CostModel costs;
   for (int stage = 0; stage < num_stages; ++stage) {
     const PartCost& part = operations[static_cast<std::size_t>(stage)];
-    const StageMemory memory = stage_memory(model.spec, stage_range(model.layer_counts, stage), model.shape);
+    const StageMemory memory = stage_memory(model.spec, model.range_of(stage), model.shape);
     RankMemory state;
     HeldState(model, stage).add_to(state);
     StageCosts stage_costs;
     stage_costs.forward_ms = part.forward_flops * scale;
-    stage_costs.dx_ms = part.dx_flops * scale;
+    stage_costs.dx_ms = (part.recompute_flops + part.dx_flops) * scale;
     stage_costs.dw_ms = part.dw_flops * scale;
     stage_costs.activation_bytes = static_cast<double>(memory.saved_bytes);
     stage_costs.output_bytes = static_cast<double>(memory.output_bytes);

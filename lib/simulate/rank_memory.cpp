@@ -148,7 +148,7 @@ class RankWalk {
     const auto key = std::make_tuple(step.stage_value(), ends.input_received, ends.gradient_received);
     const auto found = stages_.find(key);
     if (found != stages_.end()) return found->second;
-    const StageRange range = stage_range(model_.layer_counts, step.stage_value());
+    const StageRange range = model_.range_of(step.stage_value());
     return stages_.emplace(key, stage_memory(model_.spec, range, model_.shape, ends)).first->second;
   }
 
@@ -228,9 +228,12 @@ std::int64_t bytes_of(const std::string& dtype) { return dtype == "bfloat16" ? 2
 
 }  // namespace
 
+StageRange MemoryModel::range_of(int stage) const { return stage_range(layer_counts, stage, activations); }
+
 MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vector<int> layer_counts) {
   MemoryModel model;
   model.spec = spec;
+  model.activations = layer_activations(job, layer_counts);
   model.layer_counts = std::move(layer_counts);
   model.shape.samples = job.microbatch_size();
   model.shape.sequence = job.data.sequence_length;

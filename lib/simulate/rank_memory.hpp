@@ -6,6 +6,7 @@
 
 #include "arch/model_spec.hpp"
 #include "arch/sketch.hpp"
+#include "arch/stage_range.hpp"
 #include "config/job_config.hpp"
 #include "schedule/schedule.hpp"
 
@@ -14,11 +15,14 @@ namespace ppctl {
 /// How a job holds a model: what, beside a schedule, decides what its ranks need.
 struct MemoryModel {
   ModelSpec spec;
-  std::vector<int> layer_counts;  ///< of each stage
-  SketchShape shape;              ///< of a microbatch, in the dtype of computing
-  int dp_shard = 1;               ///< ranks that share the parameters of a stage
-  int shard = 0;                  ///< which of them: the first has the largest shards
-  std::int64_t reduce_bytes = 4;  ///< of an element of a gradient that travels
+  std::vector<int> layer_counts;              ///< of each stage
+  std::vector<LayerActivations> activations;  ///< of each layer of the model; empty: all are kept
+  SketchShape shape;                          ///< of a microbatch, in the dtype of computing
+  int dp_shard = 1;                           ///< ranks that share the parameters of a stage
+  int shard = 0;                              ///< which of them: the first has the largest shards
+  std::int64_t reduce_bytes = 4;              ///< of an element of a gradient that travels
+
+  StageRange range_of(int stage) const;
 };
 
 /// As the job says. `layer_counts` from layers_per_stage().

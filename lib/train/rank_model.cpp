@@ -57,8 +57,10 @@ at::ScalarType compute_dtype(const JobConfig& job) {
 RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement,
                      const MeshCoordinates& place, const std::vector<int>& layer_counts) {
   const WeightSource weights(job, spec);
+  const std::vector<LayerActivations> activations = layer_activations(job, layer_counts);
   for (const StageId stage : placement.stages_of(place.pp)) {
-    const auto module = build_stage(spec, compute_dtype(job), stage_range(layer_counts, stage.value), job.seed);
+    const StageRange range = stage_range(layer_counts, stage.value, activations);
+    const auto module = build_stage(spec, compute_dtype(job), range, job.seed);
     auto& shards = shards_.emplace_back();
     for (ParameterGroup* group : module->parameter_groups()) {
       shards.push_back(std::make_unique<GroupShard>(*group, place.dp_shard, job.parallel.dp_shard));

@@ -59,6 +59,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const ForwardContext& context
   context.save(qkv);
   context.save(attended.out);
   context.save(attended.log_sum_exp);
+  if (!context.wants_output) return {};
   return output_.forward(attended.out);
 }
 

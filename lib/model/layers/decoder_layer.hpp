@@ -12,6 +12,9 @@ namespace ppctl {
 
 /// A pre-norm decoder layer: h = x + attention(norm(x)), y = h + feed_forward(norm(h)). The additions are done inside
 /// the second norm and inside the last matrix product. Dropout, where the family has it, is on what is added.
+///
+/// What config.recompute names keeps its input alone (of the feed-forward: h) and is run once more in the backward,
+/// short of the products that nothing but its output needs.
 class DecoderLayer : public Layer {
  public:
   DecoderLayer(const DecoderLayerConfig& config, at::ScalarType dtype, std::shared_ptr<const RotaryEmbedding> rope);
@@ -21,6 +24,16 @@ class DecoderLayer : public Layer {
   at::Tensor backward(const at::Tensor& dy, const BackwardContext& context) const override;
 
  private:
+  struct Drops {
+    kernels::Dropout attention;
+    kernels::Dropout feed_forward;
+  };
+  Drops drops(const Microbatch& microbatch, std::uint64_t seed) const;
+  at::Tensor attend(const at::Tensor& x, const ForwardContext& context) const;
+  at::Tensor run(const at::Tensor& x, const RecomputeParts& recompute, const ForwardContext& context) const;
+  /// Runs the second half again, from h on.
+  void recompute_feed_forward(const BackwardContext& context) const;
+
   DecoderLayerConfig config_;
   Norm attention_norm_;
   Attention attention_;

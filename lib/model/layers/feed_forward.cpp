@@ -14,6 +14,7 @@ at::Tensor Mlp::forward(const at::Tensor& x, const at::Tensor& residual, const F
   const at::Tensor inner = in_.forward(x);
   context.save(x);
   context.save(inner);
+  if (!context.wants_output) return {};
   return down_.forward(gated_ ? kernels::gate(inner, activation_) : kernels::activate(inner, activation_), residual);
 }
 

@@ -11,10 +11,18 @@ struct ForwardContext {
   const Microbatch& microbatch;
   SavedActivations* saved;  ///< null where no backward follows
   std::uint64_t seed = 0;   ///< of dropout
+  /// A forward that is run again, by the thread of the backward: what it saves is used at once.
+  bool recomputed = false;
+  /// False: only what is saved is of use. What nothing but the output needs may be left out, exchanges between ranks
+  /// too (every rank leaves them out), and an undefined tensor returned.
+  bool wants_output = true;
 
   void save(const at::Tensor& tensor) const {
     if (saved != nullptr) saved->push(tensor);
   }
+  /// The same for a part that is recomputed: it saves nothing.
+  ForwardContext without_saving() const { return {microbatch, nullptr, seed, recomputed, wants_output}; }
+  ForwardContext for_output(bool wanted) const { return {microbatch, saved, seed, recomputed, wanted}; }
 };
 
 /// What a layer's backward may use. Tensors come back from `saved` in reverse order.
@@ -23,6 +31,9 @@ struct BackwardContext {
   SavedActivations& saved;
   WeightGradQueue& queue;
   std::uint64_t seed = 0;
+
+  /// For a forward that is run again; what it saves, the backward takes back.
+  ForwardContext recompute() const { return {microbatch, &saved, seed, /*recomputed=*/true}; }
 };
 
 /// One unit of a stage with parameters of its own: a decoder layer. Derivatives are written by hand: backward takes the

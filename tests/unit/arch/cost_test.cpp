@@ -29,6 +29,19 @@ TEST(Cost, CountsTheProductsOfALayer) {
   EXPECT_EQ(cost.parameters, 2 * 8 + 8 * 16 + 8 * 8 + 8 * 24 + 12 * 8);
 }
 
+TEST(Cost, CountsWhatIsRecomputedShortOfWhatOnlyItsOutputNeeds) {
+  const double product = 0.5 * 2.0 * 6 * 8;
+  const auto recomputed = [](const RecomputeParts& parts) {
+    DecoderLayerConfig layer = layer_config(tiny("false"), 0);
+    layer.recompute = parts;
+    return cost_of(layer, 6).recompute_flops;
+  };
+  EXPECT_EQ(recomputed({}), 0.0);
+  EXPECT_EQ(recomputed({true, false, false}), 2.0 * (8 * 16 + 8 * 8 + 8 * 24) + 2 * product);
+  EXPECT_EQ(recomputed({false, true, false}), 2.0 * (8 * 16) + 2 * product);
+  EXPECT_EQ(recomputed({false, false, true}), 2.0 * (8 * 24));
+}
+
 TEST(Cost, CountsATiedHeadsWeightOnceButComputesWithIt) {
   const PartCost own = cost_of(head_config(tiny("false")));
   const PartCost tied = cost_of(head_config(tiny("true")));

@@ -6,6 +6,7 @@
 
 #include "arch/declare.hpp"
 #include "model/family.hpp"
+#include "support/recompute_modes.hpp"
 
 namespace ppctl {
 namespace {
@@ -157,6 +158,20 @@ TEST_P(StageMemoryOf, KnowsEveryTensorThatAForwardSaves) {
         EXPECT_EQ(memory.saved, passage.saved()) << name << ", " << c10::toString(dtype);
         EXPECT_EQ(memory.saved_bytes, passage.saved_memory()) << name << ", " << c10::toString(dtype);
       }
+    }
+  }
+}
+
+TEST_P(StageMemoryOf, KnowsWhatIsSavedWhereLayersRecompute) {
+  const SketchShape shape{2, kSequence, 4};
+  for (const auto& mode : test::recompute_modes()) {
+    for (const auto& [name, range] : ranges()) {
+      const StageRange recomputing = mode.on(range);
+      Passage passage(spec_, recomputing, at::kFloat, 2);
+      passage.forward();
+      const StageMemory memory = stage_memory(spec_, recomputing, shape);
+      EXPECT_EQ(memory.saved, passage.saved()) << name << ", " << mode.name;
+      EXPECT_EQ(memory.saved_bytes, passage.saved_memory()) << name << ", " << mode.name;
     }
   }
 }

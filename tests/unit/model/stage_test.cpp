@@ -5,6 +5,7 @@
 #include "arch/declare.hpp"
 #include "base/error.hpp"
 #include "model/family.hpp"
+#include "support/recompute_modes.hpp"
 
 namespace ppctl {
 namespace {
@@ -76,6 +77,26 @@ TEST(DecoderStage, GivesTheSameBitsHoweverTheLayersAreSplit) {
         for (ParameterGroup* part : stage->parameter_groups()) {
           EXPECT_TRUE(at::equal(part->flat_grad(), reference->parameter_groups()[group++]->flat_grad()))
               << part->name();
+        }
+      }
+    }
+  }
+}
+
+TEST(DecoderStage, GivesTheSameBitsWhateverItRecomputes) {
+  for (at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const ModelSpec& spec : {llama(), gpt2_with_dropout()}) {
+      const Microbatch microbatch = microbatch_of(at::randint(19, {2, 18}, at::kLong), 0, 2);
+      const auto reference = whole(spec, dtype);
+      const LossReport expected = train({reference}, microbatch);
+      for (const auto& mode : test::recompute_modes()) {
+        const auto stage = build_stage(spec, dtype, mode.on(StageRange::whole(spec)), 7);
+        initialize(*stage, 3);
+        EXPECT_EQ(train({stage}, microbatch).loss_sum, expected.loss_sum) << mode.name;
+        for (std::size_t i = 0; i < stage->parameter_groups().size(); ++i) {
+          EXPECT_TRUE(
+              at::equal(stage->parameter_groups()[i]->flat_grad(), reference->parameter_groups()[i]->flat_grad()))
+              << mode.name << ", " << stage->parameter_groups()[i]->name();
         }
       }
     }

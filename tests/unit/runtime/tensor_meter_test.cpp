@@ -6,6 +6,7 @@
 
 #include "arch/stage_memory.hpp"
 #include "model/family.hpp"
+#include "support/recompute_modes.hpp"
 
 namespace ppctl {
 namespace {
@@ -132,6 +133,19 @@ TEST_P(StepsOfAStage, TakeTheMemoryThatTheirSketchTakes) {
       for (const bool divided : {false, true}) {
         SCOPED_TRACE(fmt::format("range {}, {} samples, divided {}", i, samples, divided));
         expect_as_planned(spec, ranges[i], samples, divided);
+      }
+    }
+  }
+}
+
+TEST_P(StepsOfAStage, TakeThatMemoryAlsoWhereLayersRecompute) {
+  at::manual_seed(1);
+  const ModelSpec spec = parse_model_keys(GetParam().family, GetParam().keys);
+  for (const auto& mode : test::recompute_modes()) {
+    for (const StageRange& range : {StageRange{0, 3, true, false}, StageRange{0, 4, true, true}}) {
+      for (const bool divided : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}, {} layers, divided {}", mode.name, range.last_layer, divided));
+        expect_as_planned(spec, mode.on(range), 2, divided);
       }
     }
   }

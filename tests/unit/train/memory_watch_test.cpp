@@ -75,6 +75,15 @@ const std::vector<Case>& cases() {
        4,
        {"parallel.pp=2", "parallel.dp_shard=2", "pipeline.schedule=zb_v", "fsdp.reduce=microbatch"}},
       {"Sharded2By2TiedHead", 4, {"parallel.pp=2", "parallel.dp_shard=2", "model.tie_word_embeddings=true"}},
+      {"RecomputedWhole4", 4, {"parallel.pp=4", "recompute=full"}},
+      {"RecomputedAttention4", 4, {"parallel.pp=4", "recompute={attention: true}"}},
+      {"RecomputedMlpInterleaved4",
+       4,
+       {"parallel.pp=4", "recompute={mlp: true}", "pipeline.schedule=interleaved_1f1b"}},
+      {"RecomputedEverySecondZbV4",
+       4,
+       {"parallel.pp=4", "recompute={every: 2}", "pipeline.schedule=zb_v", "model.num_hidden_layers=16"}},
+      {"RecomputedStages2", 2, {"parallel.pp=2", "recompute={attention: true, mlp: true, stages: [0]}"}},
       {"Dualpipe4", 4, {"parallel.pp=4", "pipeline.schedule=dualpipe"}},
   };
   return result;

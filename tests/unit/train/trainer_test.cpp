@@ -212,10 +212,6 @@ TEST(Trainer, RefusesByNameWhatItCannotDo) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", some_text());
   JobConfig job = tiny_job(text);
-  job.recompute.full = true;
-  EXPECT_EQ(text_of<AgreedError>([&] { run_job(job); }),
-            "recompute is not supported by this version of ppctl; set it to none");
-  job = tiny_job(text);
   job.device = "cuda";
   EXPECT_EQ(text_of<AgreedError>([&] { run_job(job); }),
             "device: cuda is not supported by this version of ppctl; set device: cpu");
