@@ -16,6 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "heap.hpp"
 #include "model/family.hpp"
 #include "workloads.hpp"
 
@@ -90,6 +91,7 @@ void run(const std::string& name, int steps, const std::string& dtype) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ppctl::run_on_tuned_heap(argv);  // as ppctl train does
   try {
     run(argc > 1 ? argv[1] : "latency", argc > 2 ? std::atoi(argv[2]) : 10, argc > 3 ? argv[3] : "float32");
   } catch (const std::exception& fault) {

@@ -17,6 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "heap.hpp"
 #include "model/family.hpp"
 #include "workloads.hpp"
 
@@ -79,6 +80,7 @@ void run(const std::string& name, int pairs) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ppctl::run_on_tuned_heap(argv);  // as ppctl train does
   try {
     if (argc < 2) throw_error("usage: bench_split_backward latency|small|medium [PAIRS]");
     run(argv[1], argc > 2 ? std::max(1, std::atoi(argv[2])) : 60);

@@ -31,14 +31,15 @@ class CommandLine : public ::testing::Test {
     EXPECT_EQ(result.err, err);
   }
   /// A ppctl with another engine beside it.
-  Result with_engine(const std::string& library, const std::vector<std::string>& arguments) {
+  Result with_engine(const std::string& library, const std::vector<std::string>& arguments,
+                     const std::map<std::string, std::string>& environment = {}) {
     const std::filesystem::path folder = place_.folder();
     std::filesystem::create_directories(folder / "bin");
     std::filesystem::create_directories(folder / "lib");
     const auto replace = std::filesystem::copy_options::overwrite_existing;
     std::filesystem::copy_file(PPCTL_PROGRAM, folder / "bin/ppctl", replace);
     if (!library.empty()) std::filesystem::copy_file(library, folder / "lib/libppctl_engine.so", replace);
-    return run_program(folder / "bin/ppctl", arguments, folder);
+    return run_program(folder / "bin/ppctl", arguments, folder, environment);
   }
   Workplace place_;
 };
@@ -134,6 +135,20 @@ TEST_F(CommandLine, TellsAFailedRunFromABug) {
   EXPECT_EQ(bug.err,
             "ppctl: bug: schedule.cpp:1: check failed\nThis is a fault of ppctl, not of the job. Please report it with "
             "the job file.\n");
+}
+
+TEST_F(CommandLine, ComputesOnAHeapThatKeepsItsPages) {
+  const std::vector<std::string> asks{"train", "--config", "job.yaml", "--set", "parallel.pp=1", "--set", "name=heap"};
+  EXPECT_THAT(with_engine(PPCTL_ECHO_ENGINE, asks).out,
+              HasSubstr("\nglibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold="));
+  EXPECT_THAT(with_engine(PPCTL_ECHO_ENGINE, asks, {{"GLIBC_TUNABLES", "glibc.cpu.x86_shstk=off"}}).out,
+              HasSubstr("\nglibc.cpu.x86_shstk=off:glibc.malloc.hugetlb=1:"));
+}
+
+TEST_F(CommandLine, LeavesAHeapThatTheUserHasTunedAsItIs) {
+  const std::string own = "glibc.malloc.arena_max=2";
+  const std::vector<std::string> asks{"train", "--config", "job.yaml", "--set", "parallel.pp=1", "--set", "name=heap"};
+  EXPECT_THAT(with_engine(PPCTL_ECHO_ENGINE, asks, {{"GLIBC_TUNABLES", own}}).out, HasSubstr("\n" + own + "\n"));
 }
 
 TEST_F(CommandLine, SaysThatTheEngineIsMissing) {
