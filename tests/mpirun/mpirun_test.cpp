@@ -1,6 +1,7 @@
 // What the in-process tests show holds under mpirun too, and a rank that is killed takes the others with it, with a
 // word.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,11 +10,13 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace {
@@ -161,6 +164,49 @@ TEST_F(Mpirun, AKilledRankEndsTheOthersWhoNameItAndTheStepEachWasIn) {
   EXPECT_NE(result.output.find("rank 1 (pid " + std::to_string(victim) + ") died in step "), std::string::npos)
       << result.output;
   EXPECT_NE(result.output.find(" was in step "), std::string::npos) << result.output;
+}
+
+std::string process_file(pid_t process, const char* name) { return fmt::format("/proc/{}/{}", process, name); }
+
+int count_of(std::string_view word, const std::string& text) {
+  int count = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+/// How often a process has given up its core, by itself.
+long num_sleeps(pid_t process) {
+  constexpr std::string_view kKey = "\nvoluntary_ctxt_switches:";
+  const std::string status = contents(process_file(process, "status"));
+  const auto at = status.find(kKey);
+  return at == std::string::npos ? 0 : std::atol(status.c_str() + at + kKey.size());
+}
+
+TEST_F(Mpirun, ABenchOfWhichARankDiesEndsAndNamesIt) {
+  Result result;
+  const std::string trace = (folder_ / "bench.json").string();
+  std::thread job([&] {
+    result = run(std::string(PPCTL_MPIRUN) + " -np 2 " + PPCTL_PROGRAM +
+                 " bench bubbles --schedules 1f1b --pp 2 --microbatches 100000 --trace " + trace);
+  });
+  // A rank has mapped the others' memory once it is connected, and then sleeps once a step.
+  pid_t victim = -1;
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto runs = [&] {
+    victim = rank_process(1, trace);
+    return victim > 0 && count_of("memfd:ppctl", contents(process_file(victim, "maps"))) >= 2;
+  };
+  while (!runs() && std::chrono::steady_clock::now() < give_up)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const long connected = num_sleeps(victim);
+  while (num_sleeps(victim) < connected + 100 && std::chrono::steady_clock::now() < give_up)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (victim > 0) ::kill(victim, SIGKILL);
+  job.join();
+  ASSERT_GT(victim, 0) << result.output;
+  EXPECT_NE(result.status, 0);
+  EXPECT_NE(result.output.find("rank 1 (pid " + std::to_string(victim) + ") died"), std::string::npos) << result.output;
+  EXPECT_FALSE(fs::exists(trace));
 }
 
 /// Steps of the complete checkpoints in a folder, and whether one is being written.
