@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,13 +95,39 @@ struct RecomputeParts {
   bool operator==(const RecomputeParts&) const = default;
 };
 
+/// Which experts of every layer a rank holds: block `index` of `count` blocks of consecutive ones.
+struct ExpertShare {
+  int index = 0;
+  int count = 1;
+};
+
+/// A mixture of experts: f(x) = sum over a token's top_k experts e of w_e * down_e(act(gate_e(x)) * up_e(x)), w the
+/// softmax over the router's outputs of all experts.
+struct MoeConfig {
+  std::string name;  ///< of the group of the experts' parameters
+  std::int64_t num_experts = 0;
+  std::int64_t top_k = 0;
+  bool renormalise = true;  ///< w_e / sum of w over the token's experts
+  LinearOptions router;
+  std::int64_t first_held = 0;  ///< experts whose weights are here: first_held .. first_held + num_held - 1
+  std::int64_t num_held = 0;
+  LinearOptions gate_up;  ///< of the experts held: gate and up of the first, of the second, ...
+  LinearOptions down;     ///< of the experts held
+  Activation activation = Activation::kSilu;
+
+  bool holds_all() const { return num_held == num_experts; }
+  std::int64_t hidden_size() const { return router.in_features; }
+  std::int64_t expert_size() const { return down.in_features; }
+};
+
 /// A pre-norm decoder layer: h = x + attention(norm(x)), y = h + feed_forward(norm(h)), with dropout on what is added.
 struct DecoderLayerConfig {
   std::string name;  ///< of its group of parameters
   NormOptions attention_norm;
   AttentionConfig attention;
   NormOptions feed_forward_norm;
-  MlpConfig feed_forward;
+  MlpConfig feed_forward;        ///< unless there are experts
+  std::optional<MoeConfig> moe;  ///< instead of feed_forward
   double residual_dropout = 0.0;
   std::uint32_t first_site = 0;  ///< dropout sites first_site (attention) and first_site + 1 (feed-forward)
   RecomputeParts recompute;      ///< the job's choice, not the model's
@@ -116,6 +143,15 @@ struct TokenEmbeddingConfig {
   double init_stddev = 0.02;
   double dropout = 0.0;
   std::uint32_t dropout_site = 0;
+};
+
+/// The auxiliary loss of a mixture of experts (Fedus et al., "Switch Transformers", 2021, equations 4 to 6, as
+/// transformers computes it): coefficient * E * sum over experts e of f_e * P_e, where f_e is the share of the router's
+/// rows of which e is one of the choices and P_e its mean probability, both over all layers and tokens of a microbatch.
+struct AuxLossConfig {
+  double coefficient = 0.0;  ///< 0: there is none
+  std::int64_t num_experts = 0;
+  std::int64_t num_layers = 0;  ///< with experts, of the whole model
 };
 
 /// Final norm, projection to the vocabulary, cross-entropy.

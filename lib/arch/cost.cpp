@@ -29,6 +29,15 @@ PartCost attention_cost(const AttentionConfig& attention, std::int64_t sequence)
   return {0, 2.0 * product * share, 5.0 * product * share, 0.0, 0.0};
 }
 
+/// Of a token that goes to top_k experts, all of one size.
+PartCost moe_cost(const MoeConfig& moe) {
+  const double product = 2.0 * static_cast<double>(moe.top_k * moe.hidden_size() * moe.expert_size());
+  constexpr double kProducts = 3.0;  // gate, up, down
+  PartCost cost{0, kProducts * product, kProducts * product, kProducts * product, 0.0};
+  cost += linear_cost(moe.router);
+  return cost;
+}
+
 /// What is run again leaves out the products that only its output needs.
 double recompute_flops(const DecoderLayerConfig& config, std::int64_t sequence) {
   const RecomputeParts& parts = config.recompute;
@@ -38,7 +47,9 @@ double recompute_flops(const DecoderLayerConfig& config, std::int64_t sequence) 
     flops += attention_cost(config.attention, sequence).forward_flops;
   }
   if (parts.whole) flops += linear_cost(config.attention.output).forward_flops;
-  if (parts.whole || parts.feed_forward) flops += linear_cost(config.feed_forward.in).forward_flops;
+  if (parts.whole || parts.feed_forward) {
+    flops += config.moe ? moe_cost(*config.moe).forward_flops : linear_cost(config.feed_forward.in).forward_flops;
+  }
   return flops;
 }
 
@@ -58,12 +69,17 @@ PartCost cost_of(const TokenEmbeddingConfig& config) {
 }
 
 PartCost cost_of(const DecoderLayerConfig& config, std::int64_t sequence) {
-  PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0, 0.0};
+  PartCost cost;
+  for (const GroupLayout& group : layouts_of(config, 4)) cost.parameters += num_elements(group);
   cost += linear_cost(config.attention.qkv);
   cost += attention_cost(config.attention, sequence);
   cost += linear_cost(config.attention.output);
-  cost += linear_cost(config.feed_forward.in);
-  cost += linear_cost(config.feed_forward.down);
+  if (config.moe) {
+    cost += moe_cost(*config.moe);
+  } else {
+    cost += linear_cost(config.feed_forward.in);
+    cost += linear_cost(config.feed_forward.down);
+  }
   cost.recompute_flops = recompute_flops(config, sequence);
   return cost;
 }

@@ -86,9 +86,26 @@ GroupLayout layout_of(const DecoderLayerConfig& config, std::int64_t element_byt
     group.add(norm_weight(config.attention.key_norm, config.attention.heads.head_dim));
   }
   add_norm(group, config.feed_forward_norm);
-  add_linear(group, config.feed_forward.in);
-  add_linear(group, config.feed_forward.down);
+  if (config.moe) {
+    add_linear(group, config.moe->router);
+  } else {
+    add_linear(group, config.feed_forward.in);
+    add_linear(group, config.feed_forward.down);
+  }
   return group;
+}
+
+GroupLayout layout_of(const MoeConfig& config, std::int64_t element_bytes) {
+  GroupLayout group(element_bytes, GroupKind::kExperts);
+  add_linear(group, config.gate_up);
+  add_linear(group, config.down);
+  return group;
+}
+
+std::vector<GroupLayout> layouts_of(const DecoderLayerConfig& config, std::int64_t element_bytes) {
+  std::vector<GroupLayout> groups{layout_of(config, element_bytes)};
+  if (config.moe) groups.push_back(layout_of(*config.moe, element_bytes));
+  return groups;
 }
 
 GroupLayout layout_of(const LanguageHeadConfig& config, std::int64_t element_bytes) {
@@ -105,7 +122,9 @@ std::vector<Parameter> all_parameters(const ModelSpec& spec) {
     result.insert(result.end(), group.parameters().begin(), group.parameters().end());
   };
   append(layout_of(embedding_config(spec), kElementBytes));
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) append(layout_of(layer_config(spec, i), kElementBytes));
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    for (const GroupLayout& group : layouts_of(layer_config(spec, i), kElementBytes)) append(group);
+  }
   append(layout_of(head_config(spec), kElementBytes));
   return result;
 }

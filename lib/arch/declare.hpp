@@ -20,8 +20,14 @@ Parameter table_weight(const std::string& name, std::int64_t rows, std::int64_t 
 
 /// The whole group of a part, in the order in which lib/model declares it.
 GroupLayout layout_of(const TokenEmbeddingConfig& config, std::int64_t element_bytes);
+/// What every rank of a stage has in common, experts left out.
 GroupLayout layout_of(const DecoderLayerConfig& config, std::int64_t element_bytes);
+/// The experts that are held.
+GroupLayout layout_of(const MoeConfig& config, std::int64_t element_bytes);
 GroupLayout layout_of(const LanguageHeadConfig& config, std::int64_t element_bytes);
+
+/// All groups of a layer.
+std::vector<GroupLayout> layouts_of(const DecoderLayerConfig& config, std::int64_t element_bytes);
 
 /// All parameters of the model in forward order, tied ones included; offsets are within their groups.
 std::vector<Parameter> all_parameters(const ModelSpec& spec);

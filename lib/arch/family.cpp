@@ -49,6 +49,18 @@ void apply_overrides(json& object, const std::map<std::string, std::string>& ove
   }
 }
 
+void keep_share(const ExpertShare& share, MoeConfig& config) {
+  PPCTL_CHECK(config.num_experts % share.count == 0, "{} experts over {} ranks", config.num_experts, share.count);
+  config.num_held = config.num_experts / share.count;
+  config.first_held = share.index * config.num_held;
+  const auto keep = [&](std::vector<LinearOptions::Part>& parts, std::int64_t per_expert) {
+    const auto first = parts.begin() + per_expert * config.first_held;
+    parts = {first, first + per_expert * config.num_held};
+  };
+  keep(config.gate_up.parts, 2);
+  keep(config.down.parts, 1);
+}
+
 ModelSpec parse_with(const Family& family, const json& object, const std::string& origin) {
   ModelSpec spec;
   spec.family = family.name;
@@ -99,8 +111,14 @@ DecoderLayerConfig layer_config(const ModelSpec& spec, std::int64_t index) {
   return family_of(spec).layer(spec, index);
 }
 
+AuxLossConfig aux_loss_config(const ModelSpec& spec) {
+  const auto num_dense = static_cast<std::int64_t>(spec.dense_layers.size());
+  return {spec.aux_loss_coefficient, spec.num_experts, spec.num_layers - num_dense};
+}
+
 DecoderLayerConfig layer_config(const ModelSpec& spec, const StageRange& range, std::int64_t index) {
   DecoderLayerConfig config = layer_config(spec, index);
+  if (config.moe) keep_share(range.experts, *config.moe);
   config.recompute = range.activations_of(index).recompute;
   return config;
 }

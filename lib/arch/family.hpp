@@ -29,8 +29,10 @@ ModelSpec read_hf_config(const std::string& folder, const std::map<std::string, 
 /// The parts of a model. REQUIRES: 0 <= index < spec.num_layers.
 TokenEmbeddingConfig embedding_config(const ModelSpec& spec);
 DecoderLayerConfig layer_config(const ModelSpec& spec, std::int64_t index);
-/// The same as a layer of a stage, with what that keeps for its backward.
+/// The same as a layer of a stage: with the experts that it holds, and with what it keeps for its backward. REQUIRES:
+/// the number of experts is a multiple of range.experts.count.
 DecoderLayerConfig layer_config(const ModelSpec& spec, const StageRange& range, std::int64_t index);
 LanguageHeadConfig head_config(const ModelSpec& spec);
+AuxLossConfig aux_loss_config(const ModelSpec& spec);
 
 }  // namespace ppctl

@@ -11,9 +11,23 @@
 
 namespace ppctl {
 
-ModelSpec model_of_job(const JobConfig& job) {
+namespace {
+
+ModelSpec read_model(const JobConfig& job) {
   if (!job.model.from.empty()) return read_hf_config(newest_checkpoint_or(job.model.from), job.model.hf);
   return parse_model_keys(job.model.family, job.model.hf, job.file.empty() ? "model" : job.file + ": model");
+}
+
+}  // namespace
+
+ModelSpec model_of_job(const JobConfig& job) {
+  ModelSpec spec = read_model(job);
+  const int ep = job.parallel.ep;
+  if (ep > 1 && spec.num_experts == 0) throw_error("parallel.ep is {}, but a {} has no experts", ep, spec.family);
+  if (ep > 1 && spec.num_experts % ep != 0) {
+    throw_error("parallel.ep ({}) does not divide the model's {} experts", ep, spec.num_experts);
+  }
+  return spec;
 }
 
 std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement) {
@@ -66,8 +80,9 @@ std::vector<LayerActivations> layer_activations(const JobConfig& job, const std:
 }
 
 StageRange stage_range(const std::vector<int>& layer_counts, int stage,
-                       const std::vector<LayerActivations>& activations) {
+                       const std::vector<LayerActivations>& activations, const ExpertShare& experts) {
   StageRange range;
+  range.experts = experts;
   range.first_layer = std::accumulate(layer_counts.begin(), layer_counts.begin() + stage, std::int64_t{0});
   range.last_layer = range.first_layer + layer_counts[static_cast<std::size_t>(stage)];
   range.has_embedding = stage == 0;

@@ -21,8 +21,8 @@ std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, c
 std::vector<LayerActivations> layer_activations(const JobConfig& job, const std::vector<int>& layer_counts);
 
 /// What stage `stage` holds where stages have `layer_counts` layers. `activations`: of all layers of the model; empty:
-/// all are kept.
+/// all are kept. `experts`: those that the rank holds.
 StageRange stage_range(const std::vector<int>& layer_counts, int stage,
-                       const std::vector<LayerActivations>& activations = {});
+                       const std::vector<LayerActivations>& activations = {}, const ExpertShare& experts = {});
 
 }  // namespace ppctl

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,6 +56,18 @@ struct ModelSpec {
   std::int64_t intermediate_size = 0;
   Activation activation = Activation::kSilu;
   bool mlp_bias = false;
+
+  std::int64_t num_experts = 0;  ///< a layer; 0: no mixture of experts
+  std::int64_t experts_per_token = 0;
+  std::int64_t expert_intermediate_size = 0;
+  bool renormalise_experts = true;         ///< the weights of a token's experts add up to 1
+  double aux_loss_coefficient = 0.0;       ///< of the auxiliary loss that balances the experts; 0: there is none
+  std::vector<std::int64_t> dense_layers;  ///< that have an MLP all the same, ascending
+
+  bool has_experts(std::int64_t layer) const {
+    return num_experts > 0 && !std::binary_search(dense_layers.begin(), dense_layers.end(), layer);
+  }
+  bool has_aux_loss() const { return aux_loss_coefficient != 0.0; }
 
   double norm_eps = 1e-6;
 

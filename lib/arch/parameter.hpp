@@ -27,11 +27,16 @@ struct Parameter {
   std::string tied_to;
 };
 
+/// Which ranks hold the same parameters of a group: all that are data-parallel to each other, or those that hold the
+/// same experts.
+enum class GroupKind : std::uint8_t { kCommon, kExperts };
+
 /// Where the parameters of a group lie in its flat buffer: each aligned to 64 bytes; those that are stored merged
 /// (q/k/v, gate/up) next to each other, without padding between them.
 class GroupLayout {
  public:
-  explicit GroupLayout(std::int64_t element_bytes) : element_bytes_(element_bytes) {}
+  explicit GroupLayout(std::int64_t element_bytes, GroupKind kind = GroupKind::kCommon)
+      : element_bytes_(element_bytes), kind_(kind) {}
 
   /// Puts a parameter behind the last one. `merge_with_previous`: without padding, so that both form one matrix.
   /// Returns its index.
@@ -43,9 +48,11 @@ class GroupLayout {
   std::vector<Parameter>& parameters() { return parameters_; }
   std::int64_t numel() const { return numel_; }  ///< of the flat buffer, padding included
   std::int64_t element_bytes() const { return element_bytes_; }
+  GroupKind kind() const { return kind_; }
 
  private:
   std::int64_t element_bytes_;
+  GroupKind kind_;
   std::vector<Parameter> parameters_;
   std::int64_t numel_ = 0;
 };

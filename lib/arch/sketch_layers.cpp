@@ -110,9 +110,87 @@ SketchTensor mlp_backward(const MlpConfig& config, const SketchTensor& dy, Sketc
   return linear_input_grad(config.in, sketch);
 }
 
+/// Rows that go to the experts held here. That depends on the data: with all experts here it is every token's choices,
+/// else the share that balanced routing brings, from all ranks together as many as this rank's tokens have choices.
+std::int64_t expert_rows(const MoeConfig& moe, const Sketch& sketch) { return sketch.shape.tokens() * moe.top_k; }
+
+SketchTensor rows_of(std::int64_t rows, std::int64_t width, const Sketch& sketch) {
+  return {sketch.account, rows * width * sketch.shape.element_bytes};
+}
+
+constexpr std::int64_t kIndexBytes = 8;
+
+/// dW += dy^T x of each expert, one after the other.
+void grouped_weight_grad(const LinearOptions& linear, std::int64_t num_experts, const SketchTensor& dy,
+                         const SketchTensor& x, Sketch& sketch) {
+  const SketchShape& shape = sketch.shape;
+  const bool direct = shape.accumulator_bytes() == shape.element_bytes;
+  const std::int64_t elements = linear.in_features * linear.out_features() / num_experts;
+  sketch.add_work({{dy, x}, direct ? 0 : elements * (shape.element_bytes + shape.accumulator_bytes())});
+}
+
+SketchTensor moe_forward(const MoeConfig& moe, const SketchTensor& x, bool wants_output, Sketch& sketch) {
+  const std::int64_t num_rows = expert_rows(moe, sketch);
+  SketchTensor probabilities, experts, weights;
+  {
+    const SketchTensor logits = linear_forward(moe.router, sketch);
+    probabilities = sketch.statistics(moe.num_experts);
+    experts = {sketch.account, num_rows * kIndexBytes};
+    weights = sketch.statistics(moe.top_k);
+  }
+  SketchTensor held = rows_of(num_rows, moe.hidden_size(), sketch);
+  if (!moe.holds_all()) held = sketch.copy_of(held);  // what is sent lives until all has come
+  const SketchTensor inner = rows_of(num_rows, 2 * moe.expert_size(), sketch);
+  SketchTensor out;
+  {
+    const SketchTensor activated = rows_of(num_rows, moe.expert_size(), sketch);
+    out = rows_of(num_rows, moe.hidden_size(), sketch);
+  }
+  for (const SketchTensor& tensor : {x, probabilities, experts, weights, held, inner}) sketch.save(tensor);
+  if (!moe.holds_all()) {
+    sketch.save({sketch.account, moe.num_experts * kIndexBytes});
+    out = sketch.copy_of(out);
+  }
+  sketch.save(out);
+  if (!wants_output) return {};
+  return sketch.activation(moe.hidden_size());
+}
+
+SketchTensor moe_backward(const MoeConfig& moe, const SketchTensor& /*dy*/, Sketch& sketch) {
+  const std::int64_t num_rows = expert_rows(moe, sketch);
+  SketchTensor routed = sketch.pop();
+  const SketchTensor held_counts = moe.holds_all() ? SketchTensor() : sketch.pop();
+  const SketchTensor inner = sketch.pop();
+  const SketchTensor rows = sketch.pop();
+  const SketchTensor weights = sketch.pop();
+  const SketchTensor experts = sketch.pop();
+  const SketchTensor probabilities = sketch.pop();
+  const SketchTensor tokens = sketch.pop();
+  SketchTensor dout = rows_of(num_rows, moe.hidden_size(), sketch);
+  const SketchTensor dweights = sketch.statistics(moe.top_k);
+  routed = {};
+  const SketchTensor dlogits = sketch.activation(moe.num_experts);
+  SketchTensor dx = linear_input_grad(moe.router, sketch);
+  linear_weight_grad(moe.router, dlogits, tokens, sketch);
+  if (!moe.holds_all()) dout = sketch.copy_of(dout);
+  const SketchTensor dactivated = rows_of(num_rows, moe.expert_size(), sketch);
+  const SketchTensor activated = sketch.copy_of(dactivated);
+  const SketchTensor dinner = rows_of(num_rows, 2 * moe.expert_size(), sketch);
+  const SketchTensor drows = rows_of(num_rows, moe.hidden_size(), sketch);
+  const SketchTensor received = moe.holds_all() ? drows : sketch.copy_of(drows);
+  grouped_weight_grad(moe.down, moe.num_held, dout, activated, sketch);
+  grouped_weight_grad(moe.gate_up, moe.num_held, dinner, rows, sketch);
+  return dx;
+}
+
 SketchTensor attend(const DecoderLayerConfig& config, const SketchTensor& x, bool wants_output, Sketch& sketch) {
   const NormedSketch normed = norm_forward(config.attention_norm, x, /*has_residual=*/false, sketch);
   return attention_forward(config.attention, normed.y, wants_output, sketch);
+}
+
+SketchTensor feed_forward(const DecoderLayerConfig& config, const SketchTensor& x, bool wants_output, Sketch& sketch) {
+  return config.moe ? moe_forward(*config.moe, x, wants_output, sketch)
+                    : mlp_forward(config.feed_forward, x, wants_output, sketch);
 }
 
 SketchTensor run_layer(const DecoderLayerConfig& config, const SketchTensor& x, const RecomputeParts& recompute,
@@ -125,7 +203,7 @@ SketchTensor run_layer(const DecoderLayerConfig& config, const SketchTensor& x, 
   }
   std::optional<Sketch::Pause> pause(std::in_place, sketch, recompute.feed_forward);
   const NormedSketch normed = norm_forward(config.feed_forward_norm, x, /*has_residual=*/true, sketch);
-  SketchTensor y = mlp_forward(config.feed_forward, normed.y, wants_output, sketch);
+  SketchTensor y = feed_forward(config, normed.y, wants_output, sketch);
   pause.reset();
   if (recompute.feed_forward) sketch.save(normed.sum);
   return y;
@@ -172,9 +250,10 @@ SketchTensor sketch_backward(const DecoderLayerConfig& config, const SketchTenso
   if (recompute.feed_forward && !recompute.whole) {
     const SketchTensor sum = sketch.pop();
     const NormedSketch normed = norm_forward(config.feed_forward_norm, sum, /*has_residual=*/false, sketch);
-    mlp_forward(config.feed_forward, normed.y, /*wants_output=*/false, sketch);
+    feed_forward(config, normed.y, /*wants_output=*/false, sketch);
   }
-  const SketchTensor dnormed = mlp_backward(config.feed_forward, dropped(dy), sketch);
+  const SketchTensor dnormed = config.moe ? moe_backward(*config.moe, dropped(dy), sketch)
+                                          : mlp_backward(config.feed_forward, dropped(dy), sketch);
   const SketchTensor dsum = norm_backward(config.feed_forward_norm, sketch);
   if (recompute.attention && !recompute.whole) attend(config, sketch.pop(), /*wants_output=*/false, sketch);
   const SketchTensor dattention_input = attention_backward(config.attention, dropped(dsum), sketch);

@@ -45,6 +45,9 @@ struct StageEnds {
 StageMemory stage_memory(const ModelSpec& spec, const StageRange& range, const SketchShape& shape,
                          const StageEnds& ends = {});
 
+/// What a boundary carries beside activations, or beside their gradient: the router sums of the auxiliary loss.
+std::int64_t boundary_aux_bytes(const ModelSpec& spec, bool gradient);
+
 /// The groups of parameters of a stage, in forward order.
 std::vector<GroupLayout> stage_groups(const ModelSpec& spec, const StageRange& range, std::int64_t element_bytes);
 

@@ -22,9 +22,10 @@ struct StageRange {
   std::int64_t last_layer = 0;  ///< behind the last one
   bool has_embedding = false;
   bool has_head = false;
+  ExpertShare experts = {};                        ///< of each of its layers
   std::vector<LayerActivations> activations = {};  ///< of its layers; empty: all of them are kept
 
-  static StageRange whole(const ModelSpec& spec) { return {0, spec.num_layers, true, true}; }
+  static StageRange whole(const ModelSpec& spec) { return {0, spec.num_layers, true, true, {}, {}}; }
 
   /// Of a layer of the model that the stage holds.
   LayerActivations activations_of(std::int64_t layer) const {

@@ -81,7 +81,7 @@ constexpr HfKey kKeys[] = {
     {"eos_token_id", KeyType::kIntegerOrList, kRotary | kGpt2},
     {"pad_token_id", KeyType::kInteger, kRotary | kGpt2 | kLlava},
     {"num_experts_per_tok", KeyType::kSize, kMoe},
-    {"num_local_experts", KeyType::kSize, kMixtral},
+    {"num_local_experts", KeyType::kSize, kMoe},
     {"router_jitter_noise", KeyType::kNumber, kMixtral},
     {"output_router_logits", KeyType::kBoolean, kMoe},
     {"router_aux_loss_coef", KeyType::kNumber, kMoe},

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/layers/aux_loss.hpp"
 #include "model/layers/decoder_layer.hpp"
 #include "model/layers/language_head.hpp"
 #include "model/layers/layer.hpp"
@@ -16,11 +17,13 @@ struct DecoderParts {
   std::unique_ptr<TokenEmbedding> embedding;
   std::vector<std::unique_ptr<Layer>> layers;
   std::unique_ptr<LanguageHead> head;
+  AuxLossConfig aux_loss;  ///< of the whole model
 };
 
 /// Consecutive layers of a decoder, with the embedding before them and the head behind where the stage has these. The
 /// first stage reads "input_ids" from kwargs, or args[0]; the last reads "labels" from kwargs, already shifted (int64
-/// [batch, sequence], -100 does not count), and gives logits where there are none.
+/// [batch, sequence], -100 does not count), and gives logits where there are none. With an auxiliary loss the router
+/// sums (see AuxLoss) are a second tensor between stages, and the gradient of their second row is one of the backward.
 class DecoderStage : public StageModule {
  public:
   /// Allocates the groups and binds the layers. `seed` is that of dropout.
@@ -31,14 +34,20 @@ class DecoderStage : public StageModule {
   TensorList backward(const Microbatch& microbatch, TensorList output_grads, SavedActivations& saved,
                       WeightGradQueue& queue) override;
   std::vector<ParameterGroup*> parameter_groups() override;
+  void set_expert_exchange(ExpertExchange* exchange) override { exchange_ = exchange; }
 
  private:
   /// The lowest unit whose backward is needed: -1 the embedding, then the layers, then the head. A stage that gets its
   /// input from another one always gives its gradient back.
   int lowest_needed() const;
+  ExpertAccess experts_of(int layer) const { return {exchange_, layer == last_with_experts_}; }
+  bool makes_aux_loss(const Microbatch& microbatch) const;
 
   DecoderParts parts_;
+  AuxLoss aux_loss_;
   std::uint64_t seed_;
+  ExpertExchange* exchange_ = nullptr;
+  int last_with_experts_ = -1;
 };
 
 }  // namespace ppctl

@@ -17,6 +17,7 @@ std::shared_ptr<StageModule> build_stage(const ModelSpec& spec, at::ScalarType d
     parts.layers.push_back(std::make_unique<DecoderLayer>(layer_config(spec, range, i), dtype, rope));
   }
   if (range.has_head) parts.head = std::make_unique<LanguageHead>(head_config(spec), dtype);
+  parts.aux_loss = aux_loss_config(spec);
   return std::make_shared<DecoderStage>(std::move(parts), dropout_seed);
 }
 

@@ -19,8 +19,8 @@ inline at::ScalarType master_dtype(at::ScalarType compute) { return compute == a
 /// Views stay valid for the life of the group: FSDP frees and refills the storage below them (flat_storage.hpp).
 class ParameterGroup {
  public:
-  ParameterGroup(std::string name, at::ScalarType dtype)
-      : name_(std::move(name)), dtype_(dtype), layout_(static_cast<std::int64_t>(c10::elementSize(dtype))) {}
+  ParameterGroup(std::string name, at::ScalarType dtype, GroupKind kind = GroupKind::kCommon)
+      : name_(std::move(name)), dtype_(dtype), layout_(static_cast<std::int64_t>(c10::elementSize(dtype)), kind) {}
 
   /// Declares a parameter behind the last one. `merge_with_previous`: without padding, so that both form one matrix.
   /// Returns its index. REQUIRES: before allocate().
@@ -30,6 +30,7 @@ class ParameterGroup {
 
   const std::string& name() const { return name_; }
   at::ScalarType dtype() const { return dtype_; }
+  GroupKind kind() const { return layout_.kind(); }
   const std::vector<Parameter>& parameters() const { return layout_.parameters(); }
   std::vector<Parameter>& parameters() { return layout_.parameters(); }
   std::int64_t numel() const { return layout_.numel(); }  ///< of the flat buffer, padding included

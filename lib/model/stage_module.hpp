@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/expert_exchange.hpp"
 #include "model/parameters.hpp"
 #include "model/tensors.hpp"
 #include "model/weight_grad_queue.hpp"
@@ -21,6 +22,8 @@ struct Microbatch {
   bool training = true;           ///< dropout on, state kept for a backward
   /// What multiplies the gradient of the sum of token losses: 1 / labelled tokens of the global batch.
   double loss_scale = 1.0;
+  /// What multiplies the gradient of this microbatch's auxiliary loss: 1 / microbatches of the whole step.
+  double aux_scale = 1.0;
   TensorList args;   ///< the first stage's positional inputs, where this rank holds the first stage
   TensorMap kwargs;  ///< keyword inputs of every stage of this rank ("labels" on the last stage)
 };
@@ -69,8 +72,12 @@ class StageModule {
   virtual TensorList backward(const Microbatch& microbatch, TensorList output_grads, SavedActivations& saved,
                               WeightGradQueue& queue) = 0;
 
-  /// One group a layer, in forward order; none for a stage without parameters.
+  /// One group a layer, and one for its experts, in forward order; none for a stage without parameters.
   virtual std::vector<ParameterGroup*> parameter_groups() = 0;
+
+  /// Gives the way to the experts that other ranks hold: needed before the first forward where there are such, and
+  /// replaced by a decorator. Not owned.
+  virtual void set_expert_exchange(ExpertExchange* /*exchange*/) {}
 };
 
 }  // namespace ppctl

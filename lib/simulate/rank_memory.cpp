@@ -34,7 +34,8 @@ class RankWalk {
         rank_(rank),
         steps_(schedule.ranks[static_cast<std::size_t>(rank.value)]),
         links_(schedule),
-        hidden_bytes_(model.shape.tokens() * model.spec.hidden_size * model.shape.element_bytes) {
+        hidden_bytes_(model.shape.tokens() * model.spec.hidden_size * model.shape.element_bytes),
+        gradient_bytes_(hidden_bytes_ + boundary_aux_bytes(model.spec, /*gradient=*/true)) {
     for (const StageId stage : schedule.placement.stages_of(rank)) {
       held_.emplace(stage.value, HeldState(model, stage.value));
       const bool is_end = stage.value == 0 || stage.value == schedule.num_stages() - 1;
@@ -57,7 +58,9 @@ class RankWalk {
     }
     sum_tied_weights();
     for (const auto& [peer, buffers] : buffers_) {
-      const EdgeBufferBytes bytes = edge_buffer_bytes(static_cast<std::size_t>(hidden_bytes_));
+      const EdgeBufferBytes bytes =
+          edge_buffer_bytes(static_cast<std::size_t>(hidden_bytes_),
+                            static_cast<std::size_t>(boundary_aux_bytes(model_.spec, /*gradient=*/false)));
       memory_.buffers += static_cast<std::int64_t>(bytes.steady) * buffers.most_in_use;
       if (bytes.first != bytes.steady) memory_.buffers += static_cast<std::int64_t>(bytes.first) * buffers.most_posted;
     }
@@ -110,7 +113,7 @@ class RankWalk {
   }
 
   std::int64_t sent_bytes(MetaStep send) {
-    return send.type() == MetaStepType::SEND_FORWARD ? stage(send).output_bytes : hidden_bytes_;
+    return send.type() == MetaStepType::SEND_FORWARD ? stage(send).output_bytes : gradient_bytes_;
   }
 
   void forward(MetaStep step, MetaStep shown) {
@@ -214,6 +217,7 @@ class RankWalk {
   const RankSteps& steps_;
   StageLinks links_;
   std::int64_t hidden_bytes_;
+  std::int64_t gradient_bytes_;    ///< of what goes back
   std::map<int, HeldState> held_;  ///< by stage
   std::map<std::tuple<int, bool, bool>, StageMemory> stages_;
   std::map<int, PeerBuffers> buffers_;  ///< by pipeline rank

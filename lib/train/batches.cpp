@@ -57,6 +57,7 @@ std::vector<Microbatch> BatchLoader::load(std::int64_t step, int batch, bool tra
     microbatch.first_sample = first + in_batch * shape_.microbatch_size;
     microbatch.training = training;
     microbatch.loss_scale = loss_scale;
+    microbatch.aux_scale = 1.0 / static_cast<double>(shape_.microbatches_per_step());
     fill(microbatch);
   }
   return microbatches;

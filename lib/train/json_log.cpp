@@ -17,13 +17,15 @@ void append_line(std::string& text, const Json& record) {
 JsonLog::JsonLog(const std::string& path, bool append) : file_(path, append) {}
 
 void JsonLog::on_microbatch(const MicrobatchRecord& record) {
-  append_line(pending_, Json{{"step", record.step},
-                             {"microbatch", record.microbatch},
-                             {"loss", record.loss},
-                             {"num_labels", record.num_labels},
-                             {"forward_ms", record.forward_ms},
-                             {"backward_ms", record.backward_ms},
-                             {"wait_ms", record.wait_ms}});
+  Json line{{"step", record.step},
+            {"microbatch", record.microbatch},
+            {"loss", record.loss},
+            {"num_labels", record.num_labels},
+            {"forward_ms", record.forward_ms},
+            {"backward_ms", record.backward_ms},
+            {"wait_ms", record.wait_ms}};
+  if (record.aux_loss != 0.0) line["aux_loss"] = record.aux_loss;
+  append_line(pending_, line);
 }
 
 void JsonLog::on_step(const StepRecord& record) {

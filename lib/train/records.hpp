@@ -8,8 +8,9 @@ namespace ppctl {
 /// What logs say of one microbatch of a step.
 struct MicrobatchRecord {
   std::int64_t step = 0;
-  int microbatch = 0;  ///< in the whole step, over replicas and accumulated batches
-  double loss = 0.0;   ///< mean over its own labelled tokens; 0 where it has none
+  int microbatch = 0;     ///< in the whole step, over replicas and accumulated batches
+  double loss = 0.0;      ///< mean over its own labelled tokens (0 where it has none), and the auxiliary loss
+  double aux_loss = 0.0;  ///< the part of `loss` that balances experts, its coefficient included
   std::int64_t num_labels = 0;
   double forward_ms = 0.0;   ///< computing, over all stages
   double backward_ms = 0.0;  ///< dx and dw, over all stages
@@ -20,8 +21,8 @@ struct MicrobatchRecord {
 struct StepRecord {
   std::int64_t step = 0;
   std::int64_t epoch = 0;  ///< of the step's last sample
-  double loss = 0.0;       ///< mean over all labelled tokens of the step
-  double aux_loss = 0.0;   ///< mean over microbatches
+  double loss = 0.0;       ///< mean over all labelled tokens of the step, and the auxiliary loss
+  double aux_loss = 0.0;   ///< the part of `loss` that balances experts: mean over microbatches
   std::int64_t num_labels = 0;
   double grad_norm = 0.0;  ///< before clipping
   double lr = 0.0;

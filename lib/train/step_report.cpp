@@ -58,13 +58,15 @@ StepReport combine_parts(const std::vector<StepPart>& parts, const Mesh& mesh, c
   double loss_sum = 0.0;
   for (std::size_t i = 0; i < total; ++i) {
     PPCTL_CHECK(num_losses[i] == 1, "microbatch {} has {} losses", i, num_losses[i]);
-    report.microbatches[i].loss = losses[i].mean();
+    report.microbatches[i].loss = losses[i].mean() + losses[i].aux_loss;
+    report.microbatches[i].aux_loss = losses[i].aux_loss;
     report.microbatches[i].num_labels = losses[i].num_labels;
     loss_sum += losses[i].loss_sum;
     report.num_labels += losses[i].num_labels;
     report.aux_loss += losses[i].aux_loss / static_cast<double>(total);
   }
   if (report.num_labels > 0) report.loss = loss_sum / static_cast<double>(report.num_labels);
+  report.loss += report.aux_loss;
   report.bubble = bubble_of(parts);
   return report;
 }

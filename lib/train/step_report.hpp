@@ -12,8 +12,8 @@ namespace ppctl {
 /// What all ranks' parts of a step come to.
 struct StepReport {
   std::vector<MicrobatchRecord> microbatches;  ///< by global number; step is not set
-  double loss = 0.0;                           ///< weighted by labelled tokens
-  double aux_loss = 0.0;
+  double loss = 0.0;                           ///< weighted by labelled tokens, and the auxiliary loss
+  double aux_loss = 0.0;                       ///< mean over microbatches
   std::int64_t num_labels = 0;
   double bubble = 0.0;
   double memory_mib = 0.0;

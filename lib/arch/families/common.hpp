@@ -21,4 +21,15 @@ TokenEmbeddingConfig llama_embedding(const ModelSpec& spec);
 DecoderLayerConfig llama_layer(const ModelSpec& spec, std::int64_t index);
 LanguageHeadConfig llama_head(const ModelSpec& spec);
 
+/// Reads what the families with experts have in common, num_local_experts (or num_experts), num_experts_per_tok and the
+/// auxiliary loss, which counts only where output_router_logits is true, as in transformers.
+void parse_experts(const ConfigReader& config, ModelSpec& spec);
+/// Names of an expert's three projections.
+struct ExpertNames {
+  std::string_view gate, up, down;
+};
+/// `prefix`: "model.layers.0.mlp."; followed by "gate" for the router and by "experts.N." for the experts.
+MoeConfig moe_config(const ModelSpec& spec, const std::string& layer, const std::string& prefix,
+                     const ExpertNames& names);
+
 }  // namespace ppctl

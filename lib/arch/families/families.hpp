@@ -30,5 +30,7 @@ const Family& family_of(const ModelSpec& spec);
 const Family& llama_family();
 const Family& qwen3_family();
 const Family& gpt2_family();
+const Family& mixtral_family();
+const Family& qwen3_moe_family();
 
 }  // namespace ppctl

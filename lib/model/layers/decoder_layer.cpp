@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "model/layers/moe.hpp"
+
 namespace ppctl {
 
 DecoderLayer::DecoderLayer(const DecoderLayerConfig& config, at::ScalarType dtype,
@@ -10,8 +12,24 @@ DecoderLayer::DecoderLayer(const DecoderLayerConfig& config, at::ScalarType dtyp
       config_(config),
       attention_norm_(group_, config.attention_norm),
       attention_(group_, config.attention, std::move(rope)),
-      feed_forward_norm_(group_, config.feed_forward_norm),
-      feed_forward_(std::make_unique<Mlp>(group_, config.feed_forward)) {}
+      feed_forward_norm_(group_, config.feed_forward_norm) {
+  if (config.moe) {
+    expert_group_ = std::make_unique<ParameterGroup>(config.moe->name, dtype, GroupKind::kExperts);
+    feed_forward_ = std::make_unique<Moe>(group_, *expert_group_, *config.moe);
+  } else {
+    feed_forward_ = std::make_unique<Mlp>(group_, config.feed_forward);
+  }
+}
+
+std::vector<ParameterGroup*> DecoderLayer::groups() {
+  std::vector<ParameterGroup*> groups{&group_};
+  if (expert_group_ != nullptr) groups.push_back(expert_group_.get());
+  return groups;
+}
+
+bool DecoderLayer::trainable() const {
+  return group_.trainable() || (expert_group_ != nullptr && expert_group_->trainable());
+}
 
 void DecoderLayer::bind() {
   attention_norm_.bind();

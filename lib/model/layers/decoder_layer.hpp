@@ -12,6 +12,7 @@ namespace ppctl {
 
 /// A pre-norm decoder layer: h = x + attention(norm(x)), y = h + feed_forward(norm(h)). The additions are done inside
 /// the second norm and inside the last matrix product. Dropout, where the family has it, is on what is added.
+/// Experts are a group of parameters of their own, since other ranks share them than share the rest.
 ///
 /// What config.recompute names keeps its input alone (of the feed-forward: h) and is run once more in the backward,
 /// short of the products that nothing but its output needs.
@@ -20,6 +21,8 @@ class DecoderLayer : public Layer {
   DecoderLayer(const DecoderLayerConfig& config, at::ScalarType dtype, std::shared_ptr<const RotaryEmbedding> rope);
 
   void bind() override;
+  std::vector<ParameterGroup*> groups() override;
+  bool trainable() const override;
   at::Tensor forward(const at::Tensor& x, const ForwardContext& context) const override;
   at::Tensor backward(const at::Tensor& dy, const BackwardContext& context) const override;
 
@@ -38,6 +41,7 @@ class DecoderLayer : public Layer {
   Norm attention_norm_;
   Attention attention_;
   Norm feed_forward_norm_;
+  std::unique_ptr<ParameterGroup> expert_group_;  ///< null without experts
   std::unique_ptr<FeedForward> feed_forward_;
 };
 

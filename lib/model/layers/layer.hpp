@@ -2,9 +2,16 @@
 
 #include <cstdint>
 
+#include "model/expert_exchange.hpp"
 #include "model/stage_module.hpp"
 
 namespace ppctl {
+
+/// How a layer with experts reaches those on other ranks.
+struct ExpertAccess {
+  ExpertExchange* exchange = nullptr;  ///< null where all experts are here
+  bool is_last_layer = false;          ///< see ExpertTransfer
+};
 
 /// What a layer's forward may use beside its input.
 struct ForwardContext {
@@ -16,13 +23,25 @@ struct ForwardContext {
   /// False: only what is saved is of use. What nothing but the output needs may be left out, exchanges between ranks
   /// too (every rank leaves them out), and an undefined tensor returned.
   bool wants_output = true;
+  ExpertAccess experts = {};
+  /// Where there is an auxiliary loss: float64, [2, experts]; a layer adds how many of its tokens chose each expert,
+  /// and the sums of their probabilities.
+  at::Tensor router_sums = {};
 
   void save(const at::Tensor& tensor) const {
     if (saved != nullptr) saved->push(tensor);
   }
   /// The same for a part that is recomputed: it saves nothing.
-  ForwardContext without_saving() const { return {microbatch, nullptr, seed, recomputed, wants_output}; }
-  ForwardContext for_output(bool wanted) const { return {microbatch, saved, seed, recomputed, wanted}; }
+  ForwardContext without_saving() const {
+    ForwardContext context = *this;
+    context.saved = nullptr;
+    return context;
+  }
+  ForwardContext for_output(bool wanted) const {
+    ForwardContext context = *this;
+    context.wants_output = wanted;
+    return context;
+  }
 };
 
 /// What a layer's backward may use. Tensors come back from `saved` in reverse order.
@@ -31,9 +50,13 @@ struct BackwardContext {
   SavedActivations& saved;
   WeightGradQueue& queue;
   std::uint64_t seed = 0;
+  ExpertAccess experts = {};
+  at::Tensor router_grad = {};  ///< float64, [experts]: of the sums of probabilities; undefined without auxiliary loss
 
-  /// For a forward that is run again; what it saves, the backward takes back.
-  ForwardContext recompute() const { return {microbatch, &saved, seed, /*recomputed=*/true}; }
+  /// For a forward that is run again; what it saves, the backward takes back. Router sums are not made a second time.
+  ForwardContext recompute() const {
+    return {microbatch, &saved, seed, /*recomputed=*/true, /*wants_output=*/true, experts};
+  }
 };
 
 /// One unit of a stage with parameters of its own: a decoder layer. Derivatives are written by hand: backward takes the
@@ -50,8 +73,9 @@ class Layer {
   virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context) const = 0;
   virtual at::Tensor backward(const at::Tensor& dy, const BackwardContext& context) const = 0;
 
-  ParameterGroup& group() { return group_; }
-  const ParameterGroup& group() const { return group_; }
+  /// What all data-parallel ranks have of it, then its experts, if it has some.
+  virtual std::vector<ParameterGroup*> groups() { return {&group_}; }
+  virtual bool trainable() const { return group_.trainable(); }
   /// Takes the views of the allocated group. Call once, before the first forward.
   virtual void bind() = 0;
 

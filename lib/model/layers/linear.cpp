@@ -9,16 +9,6 @@
 namespace ppctl {
 namespace {
 
-/// grad += a b. Where gradients have more digits than what is computed with, the product is rounded as such, once a
-/// microbatch, and summed in the gradient's dtype.
-void add_product(at::Tensor& grad, const at::Tensor& a, const at::Tensor& b) {
-  if (grad.scalar_type() == a.scalar_type()) {
-    at::addmm_out(grad, grad, a, b);
-  } else {
-    grad.add_(at::mm(a, b));
-  }
-}
-
 at::Tensor as_matrix(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
 
 std::vector<std::int64_t> with_last(const at::Tensor& x, std::int64_t last) {
@@ -28,6 +18,14 @@ std::vector<std::int64_t> with_last(const at::Tensor& x, std::int64_t last) {
 }
 
 }  // namespace
+
+void add_product(at::Tensor grad, const at::Tensor& a, const at::Tensor& b) {
+  if (grad.scalar_type() == a.scalar_type()) {
+    at::addmm_out(grad, grad, a, b);
+  } else {
+    grad.add_(at::mm(a, b));
+  }
+}
 
 Linear::Linear(ParameterGroup& group, const LinearOptions& options)
     : layout_(options.layout),
@@ -84,7 +82,7 @@ void Linear::weight_grad(const at::Tensor& dy, const at::Tensor& x, WeightGradQu
 }
 
 void Linear::accumulate_weight(const at::Tensor& dy, const at::Tensor& x) const {
-  at::Tensor grad = weight_.grad();
+  const at::Tensor& grad = weight_.grad();
   if (weight_.all_trainable()) {
     const bool out_in = layout_ == LinearOptions::Layout::kOutIn;
     add_product(grad, (out_in ? dy : x).t(), out_in ? x : dy);
@@ -95,8 +93,7 @@ void Linear::accumulate_weight(const at::Tensor& dy, const at::Tensor& x) const 
   for (int i = 0; i < weight_.num_parts(); ++i) {
     const std::int64_t rows = weight_.part(i).shape[0];
     if (weight_.part(i).trainable) {
-      at::Tensor part = grad.narrow(0, row, rows);
-      add_product(part, dy.narrow(1, row, rows).t(), x);
+      add_product(grad.narrow(0, row, rows), dy.narrow(1, row, rows).t(), x);
     }
     row += rows;
   }

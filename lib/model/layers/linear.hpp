@@ -6,6 +6,10 @@
 
 namespace ppctl {
 
+/// grad += a b. Where gradients have more digits than what is computed with, the product is rounded as such, once a
+/// microbatch, and summed in the gradient's dtype.
+void add_product(at::Tensor grad, const at::Tensor& a, const at::Tensor& b);
+
 /// y = x W^T + b. Stateless but for its weights; the caller keeps what the backward needs.
 class Linear {
  public:

@@ -23,6 +23,14 @@ const Keys kGpt2 = {{"vocab_size", "19"}, {"n_embd", "24"},      {"n_layer", "2"
                     {"n_head", "4"},      {"n_positions", "40"}, {"resid_pdrop", "0"},
                     {"embd_pdrop", "0"},  {"attn_pdrop", "0"},   {"initializer_range", "0.3"}};
 
+const Keys kMixtral = with(kLlama, {{"num_local_experts", "6"}, {"num_experts_per_tok", "2"}});
+const Keys kAuxLoss = {{"router_aux_loss_coef", "0.3"}, {"output_router_logits", "true"}};
+const Keys kQwen3Moe = with(kLlama, {{"num_experts", "5"},
+                                     {"num_experts_per_tok", "3"},
+                                     {"moe_intermediate_size", "12"},
+                                     {"router_aux_loss_coef", "0.2"},
+                                     {"norm_topk_prob", "true"}});
+
 struct Case {
   const char* name;
   const char* family;
@@ -45,6 +53,18 @@ const std::vector<Case>& cases() {
       {"LlamaWithYarn", "llama",
        with(kLlama, {{"rope_scaling", R"({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16})"}})},
       {"Qwen3", "qwen3", with(kLlama, {{"head_dim", "10"}})},
+      {"Mixtral", "mixtral", kMixtral},
+      {"MixtralWithAuxiliaryLoss", "mixtral", with(kMixtral, kAuxLoss)},
+      {"MixtralWithOneToken", "mixtral", kMixtral, 1},
+      {"MixtralWithOneExpertAToken", "mixtral", with(kMixtral, {{"num_experts_per_tok", "1"}})},
+      {"Qwen3Moe", "qwen3_moe", kQwen3Moe},
+      {"Qwen3MoeWithoutRenormalisation", "qwen3_moe",
+       with(kQwen3Moe, {{"norm_topk_prob", "false"}, {"output_router_logits", "true"}})},
+      {"Qwen3MoeWithDenseLayers", "qwen3_moe",
+       with(kQwen3Moe, {{"num_hidden_layers", "4"},
+                        {"decoder_sparse_step", "2"},
+                        {"mlp_only_layers", "[3]"},
+                        {"output_router_logits", "true"}})},
       {"Gpt2", "gpt2", kGpt2},
       {"Gpt2WithDropout", "gpt2", with(kGpt2, {{"resid_pdrop", "0.1"}, {"embd_pdrop", "0.2"}, {"attn_pdrop", "0.3"}})},
       {"Gpt2WithLayerScaleAndUntiedHead", "gpt2",
@@ -59,6 +79,7 @@ Microbatch random_microbatch(const ModelSpec& spec, std::int64_t sequence) {
   microbatch.index = 1;
   microbatch.first_sample = 10;
   microbatch.loss_scale = 0.125;
+  microbatch.aux_scale = 0.25;
   microbatch.kwargs["input_ids"] = at::randint(spec.vocab_size, {2, sequence}, at::kLong);
   at::Tensor labels = at::randint(spec.vocab_size, {2, sequence}, at::kLong);
   labels[0][0] = -100;
@@ -114,7 +135,9 @@ TEST_P(Gradients, EqualThoseOfTorchOperatorsUnderAutogradInDouble) {
   objective.backward();
   const LossReport loss = forward_and_backward(*stage, microbatch, false);
   EXPECT_EQ(loss.num_labels, 2 * GetParam().sequence - 1);
-  EXPECT_NEAR(loss.loss_sum * microbatch.loss_scale, objective.item<double>(), 1e-12 * objective.item<double>());
+  EXPECT_EQ(loss.aux_loss != 0.0, spec_.has_aux_loss());
+  EXPECT_NEAR(loss.loss_sum * microbatch.loss_scale + loss.aux_loss * microbatch.aux_scale, objective.item<double>(),
+              1e-12 * objective.item<double>());
   for (ParameterGroup* group : stage->parameter_groups()) {
     for (std::size_t i = 0; i < group->parameters().size(); ++i) {
       const std::string& name = group->parameters()[i].name;

@@ -24,7 +24,9 @@ class ReferenceModel {
     for (std::int64_t i = 0; i < spec_.num_layers; ++i) x = layer(x, i);
     const std::string norm_name = gpt2() ? "transformer.ln_f" : "model.norm";
     const at::Tensor logits = at::matmul(norm(x, norm_name), at("head").t()).reshape({-1, spec_.vocab_size});
-    return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum) * microbatch_.loss_scale;
+    const at::Tensor objective =
+        at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum) * microbatch_.loss_scale;
+    return spec_.has_aux_loss() ? objective + aux_loss() * microbatch_.aux_scale : objective;
   }
 
  private:
@@ -140,6 +142,40 @@ class ReferenceModel {
     return {};
   }
 
+  /// transformers' load_balancing_loss_func.
+  at::Tensor aux_loss() {
+    const at::Tensor probabilities = at::cat(router_probabilities_);
+    const at::Tensor chosen = std::get<1>(probabilities.topk(spec_.experts_per_token));
+    const at::Tensor mask = at::zeros_like(probabilities.detach()).scatter(1, chosen, 1.0);
+    return spec_.aux_loss_coefficient * static_cast<double>(spec_.num_experts) *
+           (mask.mean(0) * probabilities.mean(0)).sum();
+  }
+
+  /// Every expert computes every token; what counts is chosen by a mask.
+  at::Tensor experts(const at::Tensor& x, const std::string& layer) {
+    const bool mixtral = spec_.family == "mixtral";
+    const std::string prefix = layer + (mixtral ? ".block_sparse_moe." : ".mlp.");
+    const at::Tensor probabilities = linear(x, prefix + "gate").softmax(-1);
+    router_probabilities_.push_back(probabilities.reshape({-1, spec_.num_experts}));
+    const auto [top, chosen] = probabilities.topk(spec_.experts_per_token);
+    const at::Tensor weights = spec_.renormalise_experts ? top / top.sum(-1, true) : top;
+    const at::Tensor by_expert = at::zeros_like(probabilities).scatter(-1, chosen, weights);
+    at::Tensor sum = at::zeros_like(x);
+    for (std::int64_t e = 0; e < spec_.num_experts; ++e) {
+      const std::string expert = prefix + "experts." + std::to_string(e) + (mixtral ? ".w" : ".");
+      const at::Tensor inner = activated(linear(x, expert + (mixtral ? "1" : "gate_proj"))) *
+                               linear(x, expert + (mixtral ? "3" : "up_proj"));
+      sum = sum + by_expert.narrow(-1, e, 1) * linear(inner, expert + (mixtral ? "2" : "down_proj"));
+    }
+    return sum;
+  }
+
+  at::Tensor mlp(const at::Tensor& x, const std::string& layer) {
+    if (gpt2()) return linear(activated(linear(x, layer + ".mlp.c_fc")), layer + ".mlp.c_proj");
+    return linear(activated(linear(x, layer + ".mlp.gate_proj")) * linear(x, layer + ".mlp.up_proj"),
+                  layer + ".mlp.down_proj");
+  }
+
   at::Tensor layer(const at::Tensor& x, std::int64_t index) {
     const auto site = static_cast<std::uint32_t>(index + 1) * kDropoutSitesPerLayer;
     const std::string prefix = (gpt2() ? "transformer.h." : "model.layers.") + std::to_string(index);
@@ -147,10 +183,7 @@ class ReferenceModel {
                                           prefix + (gpt2() ? ".attn." : ".self_attn."), index);
     const at::Tensor middle = x + dropped(attended, spec_.residual_dropout, site + 1);
     const at::Tensor normed = norm(middle, prefix + (gpt2() ? ".ln_2" : ".post_attention_layernorm"));
-    const at::Tensor added =
-        gpt2() ? linear(activated(linear(normed, prefix + ".mlp.c_fc")), prefix + ".mlp.c_proj")
-               : linear(activated(linear(normed, prefix + ".mlp.gate_proj")) * linear(normed, prefix + ".mlp.up_proj"),
-                        prefix + ".mlp.down_proj");
+    const at::Tensor added = spec_.has_experts(index) ? experts(normed, prefix) : mlp(normed, prefix);
     return middle + dropped(added, spec_.residual_dropout, site + 2);
   }
 
@@ -158,6 +191,7 @@ class ReferenceModel {
   std::map<std::string, at::Tensor>& parameters_;
   const Microbatch& microbatch_;
   std::uint64_t seed_;
+  std::vector<at::Tensor> router_probabilities_;  ///< of each layer with experts
 };
 
 }  // namespace

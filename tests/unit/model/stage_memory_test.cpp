@@ -42,6 +42,14 @@ const std::vector<Case>& cases() {
                      {"attention_dropout", "0.1"}})},
       {"Qwen3", "qwen3", kLlama},
       {"Qwen3Tied", "qwen3", with(kLlama, {{"tie_word_embeddings", "true"}})},
+      {"Mixtral", "mixtral", with(kLlama, {{"num_local_experts", "6"}, {"num_experts_per_tok", "2"}})},
+      {"MixtralWithAuxiliaryLoss", "mixtral",
+       with(kLlama, {{"num_local_experts", "6"}, {"num_experts_per_tok", "2"}, {"output_router_logits", "true"}})},
+      {"Qwen3MoeWithDenseLayers", "qwen3_moe",
+       with(kLlama, {{"num_experts", "6"},
+                     {"num_experts_per_tok", "3"},
+                     {"moe_intermediate_size", "12"},
+                     {"decoder_sparse_step", "2"}})},
       {"Gpt2WithDropout", "gpt2", kGpt2},
       {"Gpt2WithoutDropoutUntied", "gpt2", with(with(kGpt2, kNoDropout), {{"tie_word_embeddings", "false"}})},
   };
@@ -71,11 +79,15 @@ class Passage {
     const auto hidden = [&] { return at::randn({samples, kSequence, spec.hidden_size}).to(dtype); };
     if (!range.has_embedding) input_ = hidden();
     if (!range.has_head) gradient_ = hidden();
+    if (spec.has_aux_loss()) sums_ = at::zeros({2, spec.num_experts}, at::kDouble);
   }
 
   StageModule& stage() { return *stage_; }
   void forward() {
-    stage_->forward(microbatch_, input_.defined() ? TensorList{input_} : TensorList{}, saved_, nullptr);
+    TensorList inputs;
+    if (input_.defined()) inputs.push_back(input_);
+    if (input_.defined() && sums_.defined()) inputs.push_back(sums_);
+    stage_->forward(microbatch_, inputs, saved_, nullptr);
   }
   void backward_input() {
     queue_.begin_microbatch(0, /*defer=*/true);
@@ -108,7 +120,7 @@ class Passage {
   StageRange range_;
   std::shared_ptr<StageModule> stage_;
   Microbatch microbatch_;
-  at::Tensor input_, gradient_;
+  at::Tensor input_, gradient_, sums_;
   SavedActivations saved_;
   WeightGradQueue queue_;
 };
