@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "arch/job_model.hpp"
 #include "base/error.hpp"
 #include "job_schedule.hpp"
 #include "plan_model.hpp"
@@ -59,9 +60,13 @@ std::size_t num_steps(const Schedule& schedule) {
 
 /// The mesh of a job's ranks, and which ranks form a group along each axis.
 std::string mesh_text(const JobConfig& job) {
-  const Mesh mesh(job.parallel.pp, job.parallel.dp_replicate, job.parallel.dp_shard);
+  const Mesh mesh = mesh_of_job(job);
   std::string text = "mesh: " + mesh.to_text() + "\n";
-  for (const MeshAxis axis : {MeshAxis::kPipeline, MeshAxis::kDpReplicate, MeshAxis::kDpShard}) {
+  std::vector<MeshAxis> axes{MeshAxis::kPipeline, MeshAxis::kDpReplicate, MeshAxis::kDpShard};
+  if (mesh.size(MeshAxis::kExpert) > 1) {
+    axes.insert(axes.end(), {MeshAxis::kExpert, MeshAxis::kExpertShard, MeshAxis::kExpertReplicate});
+  }
+  for (const MeshAxis axis : axes) {
     if (mesh.size(axis) == 1) continue;
     constexpr std::size_t kMostShown = 8;
     const std::vector<std::vector<int>> groups = mesh.groups(axis);

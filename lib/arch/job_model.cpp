@@ -30,6 +30,10 @@ ModelSpec model_of_job(const JobConfig& job) {
   return spec;
 }
 
+Mesh mesh_of_job(const JobConfig& job) {
+  return {job.parallel.pp, job.parallel.dp_replicate, job.parallel.dp_shard, job.parallel.ep};
+}
+
 std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement) {
   const int num_stages = placement.num_stages();
   if (spec.num_layers < num_stages) {

@@ -5,12 +5,16 @@
 #include "arch/model_spec.hpp"
 #include "arch/stage_range.hpp"
 #include "config/job_config.hpp"
+#include "topology/mesh.hpp"
 #include "topology/placement.hpp"
 
 namespace ppctl {
 
 /// The model that a job names: of its folder, or of its family and dimensions. Throws Error.
 ModelSpec model_of_job(const JobConfig& job);
+
+/// The ranks of a job.
+Mesh mesh_of_job(const JobConfig& job);
 
 /// Layers of each stage, as pipeline.layers says: `plan` and `train` split alike. Throws Error, with the numbers, where
 /// they do not fit.

@@ -86,6 +86,8 @@ class TransportGroup : public Group {
                         std::span<const std::size_t> recv_sizes) override;
   RequestPtr exchange_pieces(std::span<const std::vector<ConstBytes>> send,
                              std::span<const std::vector<MutableBytes>> receive) override;
+  SentPieces send_pieces(std::span<const std::vector<ConstBytes>> send) override;
+  RequestPtr receive_pieces(const SentPieces& sent, std::span<const std::vector<MutableBytes>> receive) override;
   std::vector<std::string> all_gather_strings(const std::string& mine, Deadline deadline) override;
 
  private:
@@ -98,6 +100,11 @@ class TransportGroup : public Group {
   /// are sent to the ranks after this one first, so that not all send to rank 0 at the same time.
   RequestPtr exchange(const PartsToSend& send, const PartsToReceive& receive, std::int64_t tag);
   RequestPtr direct_all_reduce(MutableBytes data, ElementType type);
+  RequestPtr request_of(std::string_view collective, std::vector<P2POp> ops);
+  /// For each other rank that pieces go to, or come from; nearest ranks first.
+  void add_sends(std::span<const std::vector<ConstBytes>> send, std::int64_t tag, std::vector<P2POp>& ops) const;
+  void add_receives(std::span<const std::vector<MutableBytes>> receive, std::int64_t tag,
+                    std::vector<P2POp>& ops) const;
 
   Transport& transport_;
   std::string name_;
@@ -119,6 +126,11 @@ std::vector<Bytes> cut(Bytes bytes, std::span<const std::size_t> sizes) {
   }
   PPCTL_CHECK_EQ(at, bytes.size);
   return parts;
+}
+
+template <class Bytes>
+bool any_bytes(const std::vector<Bytes>& pieces) {
+  return std::any_of(pieces.begin(), pieces.end(), [](const Bytes& piece) { return piece.size != 0; });
 }
 
 /// The elements of `bytes` shared out as evenly as can be, the first parts longer by one element.
@@ -194,26 +206,49 @@ RequestPtr TransportGroup::all_to_all(ConstBytes input, std::span<const std::siz
 
 RequestPtr TransportGroup::exchange_pieces(std::span<const std::vector<ConstBytes>> send,
                                            std::span<const std::vector<MutableBytes>> receive) {
-  PPCTL_CHECK(send.size() == world_ranks_.size() && receive.size() == world_ranks_.size(),
-              "exchange_pieces of {} lists to send and {} to receive in a group of {}", send.size(), receive.size(),
-              size());
-  const auto any = [](const auto& pieces) {
-    return std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.size != 0; });
-  };
   const std::int64_t tag = next_tag();
   std::vector<P2POp> ops;
-  for (int step = 1; step < size(); ++step) {
-    const int from = (rank_ - step + size()) % size();
-    if (!any(receive[from])) continue;
-    ops.push_back({.kind = P2POp::Kind::kRecv, .peer = world_ranks_[from], .tag = tag, .recv = receive[from]});
-  }
+  add_receives(receive, tag, ops);
+  add_sends(send, tag, ops);
+  return request_of("exchange_pieces", std::move(ops));
+}
+
+SentPieces TransportGroup::send_pieces(std::span<const std::vector<ConstBytes>> send) {
+  const std::int64_t tag = next_tag();
+  std::vector<P2POp> ops;
+  add_sends(send, tag, ops);
+  return {tag, request_of("send_pieces", std::move(ops))};
+}
+
+RequestPtr TransportGroup::receive_pieces(const SentPieces& sent, std::span<const std::vector<MutableBytes>> receive) {
+  std::vector<P2POp> ops;
+  add_receives(receive, sent.tag, ops);
+  return request_of("receive_pieces", std::move(ops));
+}
+
+RequestPtr TransportGroup::request_of(std::string_view collective, std::vector<P2POp> ops) {
+  return std::make_unique<CollectiveRequest>(what(collective), transport_.start_batch(std::move(ops)),
+                                             std::vector<CollectiveRequest::Continue>());
+}
+
+void TransportGroup::add_sends(std::span<const std::vector<ConstBytes>> send, std::int64_t tag,
+                               std::vector<P2POp>& ops) const {
+  PPCTL_CHECK(send.size() == world_ranks_.size(), "{} lists to send in a group of {}", send.size(), size());
   for (int step = 1; step < size(); ++step) {
     const int to = (rank_ + step) % size();
-    if (!any(send[to])) continue;
+    if (!any_bytes(send[to])) continue;
     ops.push_back({.kind = P2POp::Kind::kSend, .peer = world_ranks_[to], .tag = tag, .send = send[to]});
   }
-  return std::make_unique<CollectiveRequest>(what("exchange_pieces"), transport_.start_batch(std::move(ops)),
-                                             std::vector<CollectiveRequest::Continue>());
+}
+
+void TransportGroup::add_receives(std::span<const std::vector<MutableBytes>> receive, std::int64_t tag,
+                                  std::vector<P2POp>& ops) const {
+  PPCTL_CHECK(receive.size() == world_ranks_.size(), "{} lists to receive in a group of {}", receive.size(), size());
+  for (int step = 1; step < size(); ++step) {
+    const int from = (rank_ - step + size()) % size();
+    if (!any_bytes(receive[from])) continue;
+    ops.push_back({.kind = P2POp::Kind::kRecv, .peer = world_ranks_[from], .tag = tag, .recv = receive[from]});
+  }
 }
 
 RequestPtr TransportGroup::reduce_scatter(ConstBytes input, MutableBytes output, ElementType type) {

@@ -86,6 +86,12 @@ class Transport {
   virtual std::optional<std::string> failure() { return std::nullopt; }
 };
 
+/// The first half of an exchange; see Group::send_pieces().
+struct SentPieces {
+  std::int64_t tag = 0;  ///< of its messages
+  RequestPtr request;    ///< of the sends
+};
+
 /// Collectives over an ordered set of ranks. Every call is COLLECTIVE over the group and synchronous unless it returns
 /// a request. Reductions sum in the group's rank order, whatever the number of ranks or the algorithm, so that results
 /// are reproducible to the bit; bfloat16 is summed in float32.
@@ -113,6 +119,11 @@ class Group {
   /// bytes; both ends must agree on their number. The entries of this rank itself are not looked at.
   virtual RequestPtr exchange_pieces(std::span<const std::vector<ConstBytes>> send,
                                      std::span<const std::vector<MutableBytes>> receive) = 0;
+  /// exchange_pieces() in two parts, for ranks that learn later what they will receive: the first starts to send, the
+  /// second, called once with what the first gave, starts to receive. The first part of all exchanges is started in the
+  /// same order by all ranks; the second in any order.
+  virtual SentPieces send_pieces(std::span<const std::vector<ConstBytes>> send) = 0;
+  virtual RequestPtr receive_pieces(const SentPieces& sent, std::span<const std::vector<MutableBytes>> receive) = 0;
   /// Gathers byte strings of different lengths on all ranks.
   virtual std::vector<std::string> all_gather_strings(const std::string& mine, Deadline deadline) = 0;
 };

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "config/sections.hpp"
+#include "topology/mesh.hpp"
 
 namespace ppctl {
 namespace {
@@ -92,12 +93,18 @@ class JobChecker {
 
   void check_experts() {
     if (!sound({"parallel.ep", "parallel.dp_replicate", "parallel.dp_shard"})) return;
-    const std::int64_t dp = std::int64_t{config_.parallel.dp_replicate} * config_.parallel.dp_shard;
-    if (dp % config_.parallel.ep == 0) return;
-    context_.complain("parallel.ep",
-                      fmt::format("'parallel.ep' ({}) does not divide the {} replicas (dp_replicate {} x dp_shard {}) "
-                                  "over which experts are spread",
-                                  config_.parallel.ep, dp, config_.parallel.dp_replicate, config_.parallel.dp_shard));
+    const ParallelConfig& parallel = config_.parallel;
+    const std::int64_t dp = std::int64_t{parallel.dp_replicate} * parallel.dp_shard;
+    if (dp % parallel.ep != 0) {
+      context_.complain("parallel.ep",
+                        fmt::format("'parallel.ep' ({}) does not divide the {} replicas (dp_replicate {} x dp_shard "
+                                    "{}) over which experts are spread",
+                                    parallel.ep, dp, parallel.dp_replicate, parallel.dp_shard));
+    } else if (!Mesh::experts_fit(parallel.dp_replicate, parallel.dp_shard, parallel.ep)) {
+      context_.complain("parallel.ep", fmt::format("'parallel.ep' ({}) must divide 'parallel.dp_shard' ({}) or be a "
+                                                   "multiple of it",
+                                                   parallel.ep, parallel.dp_shard));
+    }
   }
 
   void check_schedule() {

@@ -32,12 +32,14 @@ std::vector<Bytes> rows_in(const at::Tensor& flat, const std::vector<ShardPiece>
 
 }  // namespace
 
-Fsdp::Fsdp(Group& ranks, std::vector<StageShards> stages, FsdpOptions options) : ranks_(ranks), options_(options) {
+Fsdp::Fsdp(Group& ranks, Group& expert_ranks, std::vector<StageShards> stages, FsdpOptions options)
+    : ranks_(ranks), expert_ranks_(expert_ranks), options_(options) {
   for (StageShards& stage : stages) {
     for (const GroupShard* shard : stage.groups) {
-      PPCTL_CHECK(shard->count() == ranks.size() && shard->index() == ranks.rank(),
+      const Group& of = ranks_of(*shard);
+      PPCTL_CHECK(shard->count() == of.size() && shard->index() == of.rank(),
                   "shard {} of {} of group '{}' on rank {} of {}", shard->index(), shard->count(),
-                  shard->group().name(), ranks.rank(), ranks.size());
+                  shard->group().name(), of.rank(), of.size());
     }
     stages_[stage.stage.value].groups = std::move(stage.groups);
   }
@@ -51,15 +53,21 @@ void Fsdp::wait(Request& request, Stage& stage, std::string_view what) const {
   stage.stats.wait += monotonic_now() - start;
 }
 
-RequestPtr Fsdp::start_gather(const ShardLayout& layout, const at::Tensor& flat) {
-  const auto count = static_cast<std::size_t>(ranks_.size());
+Group& Fsdp::ranks_of(const GroupShard& shard) const {
+  return shard.group().kind() == GroupKind::kExperts ? expert_ranks_ : ranks_;
+}
+
+RequestPtr Fsdp::start_gather(const GroupShard& shard, const at::Tensor& flat) {
+  Group& ranks = ranks_of(shard);
+  const ShardLayout& layout = shard.layout();
+  const auto count = static_cast<std::size_t>(ranks.size());
   // Each rank sends its rows, which are in place, to all others.
-  const std::vector<std::vector<ConstBytes>> send(count, rows_in<ConstBytes>(flat, layout.pieces(ranks_.rank())));
+  const std::vector<std::vector<ConstBytes>> send(count, rows_in<ConstBytes>(flat, layout.pieces(ranks.rank())));
   std::vector<std::vector<MutableBytes>> receive(count);
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    if (rank != ranks_.rank()) receive[rank] = rows_in<MutableBytes>(flat, layout.pieces(rank));
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (rank != ranks.rank()) receive[rank] = rows_in<MutableBytes>(flat, layout.pieces(rank));
   }
-  return ranks_.exchange_pieces(send, receive);
+  return ranks.exchange_pieces(send, receive);
 }
 
 void Fsdp::unshard(StageId id) {
@@ -67,10 +75,11 @@ void Fsdp::unshard(StageId id) {
   if (stage.unsharded) return;
   stage.unsharded = true;
   for (const GroupShard* shard : stage.groups) {
+    if (shard->is_whole()) continue;
     const at::Tensor flat = shard->group().flat_data();
     restore_storage(flat);
     shard->copy_to(flat);
-    stage.gathers.push_back(start_gather(shard->layout(), flat));
+    stage.gathers.push_back(start_gather(*shard, flat));
     ++stage.stats.all_gathers;
   }
 }
@@ -97,7 +106,9 @@ void Fsdp::reshard(StageId id) {
   Stage& stage = at(id);
   if (!stage.unsharded) return;
   finish_gathers(stage);
-  for (const GroupShard* shard : stage.groups) release_storage(shard->group().flat_data());
+  for (const GroupShard* shard : stage.groups) {
+    if (!shard->is_whole()) release_storage(shard->group().flat_data());
+  }
   stage.unsharded = false;
 }
 
@@ -106,7 +117,7 @@ void Fsdp::reduce_grad(StageId id) {
   Stage& stage = at(id);
   std::optional<Reduction> previous;
   for (GroupShard* shard : stage.groups) {
-    if (!shard->trainable()) continue;
+    if (!shard->trainable() || shard->is_whole()) continue;
     Reduction current = start_reduction(*shard);
     ++stage.stats.reduce_scatters;
     if (previous) finish_reduction(*previous, stage);
@@ -116,38 +127,40 @@ void Fsdp::reduce_grad(StageId id) {
 }
 
 Fsdp::Reduction Fsdp::start_reduction(GroupShard& shard) {
+  Group& ranks = ranks_of(shard);
   const ShardLayout& layout = shard.layout();
   const at::Tensor grad = shard.group().flat_grad();
   PPCTL_CHECK(has_storage(grad), "the gradients of '{}' are reduced before a backward", shard.group().name());
   Reduction reduction{&shard, grad.scalar_type() == at::kFloat ? grad.to(options_.reduce_dtype) : grad, {}, {}};
-  reduction.received = at::empty({ranks_.size(), layout.numel(shard.index())}, reduction.sent.options());
-  const auto count = static_cast<std::size_t>(ranks_.size());
+  reduction.received = at::empty({ranks.size(), layout.numel(shard.index())}, reduction.sent.options());
+  const auto count = static_cast<std::size_t>(ranks.size());
   std::vector<std::vector<ConstBytes>> send(count);
   std::vector<std::vector<MutableBytes>> receive(count);
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    if (rank == ranks_.rank()) continue;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (rank == ranks.rank()) continue;
     send[rank] = rows_in<ConstBytes>(reduction.sent, layout.pieces(rank));
     const at::Tensor row = reduction.received[rank];
     receive[rank] = {{bytes_of(row, 0), row.nbytes()}};
   }
-  reduction.request = ranks_.exchange_pieces(send, receive);
+  reduction.request = ranks.exchange_pieces(send, receive);
   return reduction;
 }
 
 void Fsdp::finish_reduction(Reduction& reduction, Stage& stage) {
   wait(*reduction.request, stage, "reduce-scatter of gradients");
   const GroupShard& shard = *reduction.shard;
+  const Group& ranks = ranks_of(shard);
   const at::Tensor& grad = shard.flat_grad();
   const bool first = !has_storage(grad);  // of the step; later ones are added
   if (first) restore_storage(grad);
   const bool direct = first && grad.scalar_type() == reduction.sent.scalar_type();
   const at::Tensor sum = direct ? grad : at::empty(grad.sizes(), reduction.sent.options());
   const std::int64_t shard_numel = grad.numel();
-  std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks_.size()));
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks.size()));
   for (const ShardPiece& piece : shard.layout().pieces(shard.index())) {
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      sources[rank] = rank == ranks_.rank() ? bytes_of(reduction.sent, piece.flat_offset)
-                                            : bytes_of(reduction.received, rank * shard_numel + piece.shard_offset);
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      sources[rank] = rank == ranks.rank() ? bytes_of(reduction.sent, piece.flat_offset)
+                                           : bytes_of(reduction.received, rank * shard_numel + piece.shard_offset);
     }
     sum_in_order(element_type(sum.scalar_type()), sources, bytes_of(sum, piece.shard_offset),
                  static_cast<std::size_t>(piece.numel) * sum.element_size());
@@ -168,7 +181,7 @@ void Fsdp::reshard_all() {
 at::Tensor Fsdp::gather_master(const GroupShard& shard) {
   at::Tensor flat = at::zeros({shard.group().numel()}, shard.flat_master().options());
   shard.copy_to(flat);
-  start_gather(shard.layout(), flat)->wait(Deadline::after_seconds(options_.timeout_s), "all-gather of masters");
+  start_gather(shard, flat)->wait(Deadline::after_seconds(options_.timeout_s), "all-gather of masters");
   return flat;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -42,9 +43,13 @@ struct FsdpStats {
 /// thread.
 class Fsdp final : public ShardHooks {
  public:
-  /// `ranks`: those that share the parameters, in the order of the shards. It, the stages' shards and groups must
+  /// `ranks`: those that share the parameters, in the order of the shards; `expert_ranks` those that share a group of
+  /// experts, which may be this one alone: then it is whole and left alone. They, the stages' shards and groups must
   /// outlive the object.
-  Fsdp(Group& ranks, std::vector<StageShards> stages, FsdpOptions options);
+  Fsdp(Group& ranks, Group& expert_ranks, std::vector<StageShards> stages, FsdpOptions options);
+  /// Without experts, or with those of all ranks.
+  Fsdp(Group& ranks, std::vector<StageShards> stages, FsdpOptions options)
+      : Fsdp(ranks, ranks, std::move(stages), options) {}
   ~Fsdp() override;
 
   /// Says whether the batch that comes is the last one of the optimizer's step: gradients that accumulate whole are
@@ -80,13 +85,15 @@ class Fsdp final : public ShardHooks {
   };
 
   void finish_gathers(Stage& stage);
-  RequestPtr start_gather(const ShardLayout& layout, const at::Tensor& flat);
+  Group& ranks_of(const GroupShard& shard) const;
+  RequestPtr start_gather(const GroupShard& shard, const at::Tensor& flat);
   Reduction start_reduction(GroupShard& shard);
   void finish_reduction(Reduction& reduction, Stage& stage);
   void wait(Request& request, Stage& stage, std::string_view what) const;
   Stage& at(StageId stage) { return stages_.at(stage.value); }
 
   Group& ranks_;
+  Group& expert_ranks_;
   FsdpOptions options_;
   std::map<int, Stage> stages_;
   bool last_batch_ = true;

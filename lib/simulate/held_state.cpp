@@ -26,12 +26,14 @@ std::int64_t shard_elements(const GroupLayout& layout, std::int64_t ranks, std::
 }  // namespace
 
 HeldState::HeldState(const MemoryModel& model, int stage)
-    : ranks_(model.dp_shard), element_bytes_(model.shape.element_bytes), reduce_bytes_(model.reduce_bytes) {
+    : element_bytes_(model.shape.element_bytes), reduce_bytes_(model.reduce_bytes) {
   const StageRange range = model.range_of(stage);
   for (const GroupLayout& layout : stage_groups(model.spec, range, element_bytes_)) {
     const std::int64_t master = model.shape.accumulator_bytes();
-    const std::int64_t elements = shard_elements(layout, ranks_, model.shard);
-    groups_.push_back({layout.numel() * element_bytes_, layout.numel() * master, elements * master, elements});
+    const bool experts = layout.kind() == GroupKind::kExperts;
+    const std::int64_t ranks = experts ? model.expert_shard_count : model.dp_shard;
+    const std::int64_t elements = shard_elements(layout, ranks, experts ? model.expert_shard : model.shard);
+    groups_.push_back({layout.numel() * element_bytes_, layout.numel() * master, elements * master, elements, ranks});
   }
   tables_ = rotary_table_bytes(model.spec, range, model.shape.sequence);
 }
@@ -43,7 +45,7 @@ void HeldState::add_to(RankMemory& memory) const {
   for (const GroupBytes& group : groups_) {
     memory.moments += kMoments * group.shard;
     if (has_masters) memory.masters += group.shard;
-    if (!is_sharded()) {
+    if (!group.is_sharded()) {
       memory.parameters += group.whole;
       memory.gradients += group.whole_grad;
     } else if (!has_masters) {
@@ -53,30 +55,27 @@ void HeldState::add_to(RankMemory& memory) const {
 }
 
 void HeldState::unshard() {
-  if (!is_sharded()) return;
   unsharded_ = 0;
-  for (const GroupBytes& group : groups_) unsharded_ += group.whole;
+  for (const GroupBytes& group : groups_) unsharded_ += group.is_sharded() ? group.whole : 0;
 }
 
 void HeldState::reshard() { unsharded_ = 0; }
 
 void HeldState::before_weight_grads() {
-  if (!is_sharded()) return;
   whole_grads_ = 0;
-  for (const GroupBytes& group : groups_) whole_grads_ += group.whole_grad;
+  for (const GroupBytes& group : groups_) whole_grads_ += group.is_sharded() ? group.whole_grad : 0;
 }
 
 // Fsdp::reduce_grad: the messages of a group are on their way while those of the group before are summed. Each needs
 // the parts of all ranks for this rank's rows and, where gradients travel in another dtype, a copy of the whole.
 std::int64_t HeldState::reduce_grad() {
-  if (!is_sharded()) return 0;
   const bool first = shard_grads_ == 0;
   const bool converts = reduce_bytes_ != kMasterBytes;
   std::int64_t live = gradients();
   std::int64_t peak = live;
   const auto messages = [&](const GroupBytes& group) {
     const std::int64_t copy = converts ? group.whole_grad / kMasterBytes * reduce_bytes_ : 0;
-    return copy + ranks_ * group.shard_elements * reduce_bytes_;
+    return copy + group.ranks * group.shard_elements * reduce_bytes_;
   };
   const auto finish = [&](const GroupBytes& group) {
     if (first) live += group.shard;
@@ -85,12 +84,15 @@ std::int64_t HeldState::reduce_grad() {
     peak = std::max(peak, live + sum);
     live -= group.whole_grad + messages(group);
   };
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
-    live += messages(groups_[i]);
+  const GroupBytes* previous = nullptr;
+  for (const GroupBytes& group : groups_) {
+    if (!group.is_sharded()) continue;
+    live += messages(group);
     peak = std::max(peak, live);
-    if (i > 0) finish(groups_[i - 1]);
+    if (previous != nullptr) finish(*previous);
+    previous = &group;
   }
-  if (!groups_.empty()) finish(groups_.back());
+  if (previous != nullptr) finish(*previous);
   whole_grads_ = 0;
   shard_grads_ = live;
   return peak - live;

@@ -13,6 +13,9 @@ struct GroupBytes {
   std::int64_t whole_grad = 0;  ///< in the dtype of masters
   std::int64_t shard = 0;       ///< this rank's rows, in the dtype of masters
   std::int64_t shard_elements = 0;
+  std::int64_t ranks = 1;  ///< that share it; it is whole where that is 1
+
+  bool is_sharded() const { return ranks > 1; }
 };
 
 /// The parameters and gradients of one stage of a rank while a step runs: what UNSHARD, RESHARD and REDUCE_GRAD do to
@@ -35,10 +38,7 @@ class HeldState {
   std::int64_t gradients() const { return whole_grads_ + shard_grads_; }
 
  private:
-  bool is_sharded() const { return ranks_ > 1; }
-
   std::vector<GroupBytes> groups_;
-  std::int64_t ranks_;
   std::int64_t element_bytes_;
   std::int64_t reduce_bytes_;
   std::int64_t unsharded_ = 0;

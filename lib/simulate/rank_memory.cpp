@@ -232,7 +232,7 @@ std::int64_t bytes_of(const std::string& dtype) { return dtype == "bfloat16" ? 2
 
 }  // namespace
 
-StageRange MemoryModel::range_of(int stage) const { return stage_range(layer_counts, stage, activations); }
+StageRange MemoryModel::range_of(int stage) const { return stage_range(layer_counts, stage, activations, experts); }
 
 MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vector<int> layer_counts) {
   MemoryModel model;
@@ -242,7 +242,10 @@ MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vecto
   model.shape.samples = job.microbatch_size();
   model.shape.sequence = job.data.sequence_length;
   model.shape.element_bytes = bytes_of(job.precision.param.empty() ? job.model.dtype : job.precision.param);
-  model.dp_shard = job.parallel.dp_shard;
+  const Mesh mesh = mesh_of_job(job);
+  model.dp_shard = mesh.size(MeshAxis::kDpShard);
+  model.experts.count = mesh.size(MeshAxis::kExpert);
+  model.expert_shard_count = mesh.size(MeshAxis::kExpertShard);
   model.reduce_bytes = bytes_of(job.precision.reduce);
   return model;
 }

@@ -20,6 +20,9 @@ struct MemoryModel {
   SketchShape shape;                          ///< of a microbatch, in the dtype of computing
   int dp_shard = 1;                           ///< ranks that share the parameters of a stage
   int shard = 0;                              ///< which of them: the first has the largest shards
+  ExpertShare experts;                        ///< that the rank holds
+  int expert_shard_count = 1;                 ///< ranks that share the parameters of these experts
+  int expert_shard = 0;                       ///< which of them
   std::int64_t reduce_bytes = 4;              ///< of an element of a gradient that travels
 
   StageRange range_of(int stage) const;

@@ -1,5 +1,7 @@
 #include "topology/mesh.hpp"
 
+#include <cstdint>
+
 #include "base/error.hpp"
 
 namespace ppctl {
@@ -18,6 +20,10 @@ std::string_view to_string(MeshAxis axis) {
       return "ep";
     case MeshAxis::kExpertData:
       return "ep_data";
+    case MeshAxis::kExpertShard:
+      return "ep_shard";
+    case MeshAxis::kExpertReplicate:
+      return "ep_replicate";
   }
   return "?";
 }
@@ -26,7 +32,13 @@ Mesh::Mesh(int pp, int dp_replicate, int dp_shard, int ep)
     : pp_(pp), dp_replicate_(dp_replicate), dp_shard_(dp_shard), ep_(ep) {
   PPCTL_CHECK(pp >= 1 && dp_replicate >= 1 && dp_shard >= 1 && ep >= 1, "a mesh of {} x {} x {}, ep {}", pp,
               dp_replicate, dp_shard, ep);
-  PPCTL_CHECK(dp_shard % ep == 0, "ep {} does not divide dp_shard {}", ep, dp_shard);
+  PPCTL_CHECK(experts_fit(dp_replicate, dp_shard, ep), "ep {} in dp_replicate {} x dp_shard {}", ep, dp_replicate,
+              dp_shard);
+}
+
+bool Mesh::experts_fit(int dp_replicate, int dp_shard, int ep) {
+  const std::int64_t dp = std::int64_t{dp_replicate} * dp_shard;
+  return dp % ep == 0 && (dp_shard % ep == 0 || ep % dp_shard == 0);
 }
 
 int Mesh::size(MeshAxis axis) const {
@@ -43,6 +55,10 @@ int Mesh::size(MeshAxis axis) const {
       return ep_;
     case MeshAxis::kExpertData:
       return dp_replicate_ * dp_shard_ / ep_;
+    case MeshAxis::kExpertShard:
+      return expert_shards();
+    case MeshAxis::kExpertReplicate:
+      return dp_replicate_ * dp_shard_ / ep_ / expert_shards();
   }
   return 0;
 }
@@ -76,6 +92,10 @@ int Mesh::index(MeshAxis axis, int world_rank) const {
       return dp % ep_;
     case MeshAxis::kExpertData:
       return dp / ep_;
+    case MeshAxis::kExpertShard:
+      return dp / ep_ % expert_shards();
+    case MeshAxis::kExpertReplicate:
+      return dp / ep_ / expert_shards();
   }
   return 0;
 }
@@ -85,7 +105,8 @@ std::vector<int> Mesh::ranks_along(MeshAxis axis, int world_rank) const {
   int stride = 1;
   if (axis == MeshAxis::kPipeline) stride = dp_replicate_ * dp_shard_;
   if (axis == MeshAxis::kDpReplicate) stride = dp_shard_;
-  if (axis == MeshAxis::kExpertData) stride = ep_;
+  if (axis == MeshAxis::kExpertData || axis == MeshAxis::kExpertShard) stride = ep_;
+  if (axis == MeshAxis::kExpertReplicate) stride = ep_ * expert_shards();
   const int first = world_rank - index(axis, world_rank) * stride;
   std::vector<int> ranks;
   for (int i = 0; i < size(axis); ++i) ranks.push_back(first + i * stride);

@@ -54,6 +54,8 @@ std::vector<RankMemory> planned_memory(const Schedule& schedule, MemoryModel mod
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const MeshCoordinates place = mesh.coordinates(rank);
     model.shard = place.dp_shard;
+    model.experts.index = mesh.index(MeshAxis::kExpert, rank);
+    model.expert_shard = mesh.index(MeshAxis::kExpertShard, rank);
     ranks.push_back(plan_rank_memory(schedule, model, place.pp));
   }
   return ranks;

@@ -58,12 +58,16 @@ RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placemen
                      const MeshCoordinates& place, const std::vector<int>& layer_counts) {
   const WeightSource weights(job, spec);
   const std::vector<LayerActivations> activations = layer_activations(job, layer_counts);
+  const Mesh mesh = mesh_of_job(job);
+  const int rank = mesh.world_rank(place);
+  const ExpertShare experts{mesh.index(MeshAxis::kExpert, rank), mesh.size(MeshAxis::kExpert)};
   for (const StageId stage : placement.stages_of(place.pp)) {
-    const StageRange range = stage_range(layer_counts, stage.value, activations);
+    const StageRange range = stage_range(layer_counts, stage.value, activations, experts);
     const auto module = build_stage(spec, compute_dtype(job), range, job.seed);
     auto& shards = shards_.emplace_back();
     for (ParameterGroup* group : module->parameter_groups()) {
-      shards.push_back(std::make_unique<GroupShard>(*group, place.dp_shard, job.parallel.dp_shard));
+      const MeshAxis axis = group->kind() == GroupKind::kExperts ? MeshAxis::kExpertShard : MeshAxis::kDpShard;
+      shards.push_back(std::make_unique<GroupShard>(*group, mesh.index(axis, rank), mesh.size(axis)));
       shards.back()->fill([&](const at::Tensor& flat) { weights.fill(*group, flat); });
     }
     stages_.push_back(std::make_shared<PipelineStage>(module, stage.value, placement.num_stages()));

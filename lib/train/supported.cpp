@@ -8,7 +8,6 @@ void check_supported(const JobConfig& job) {
   const auto refuse = [](bool asked, const char* key, const char* instead) {
     if (asked) throw_error("{} is not supported by this version of ppctl; {}", key, instead);
   };
-  refuse(job.parallel.ep > 1, "parallel.ep above 1", "leave it at 1");
   refuse(job.mpipe.enabled || job.pipeline.schedule == "mpipe_transpose", "mpipe", "leave the section out");
   refuse(!job.swap.layers.empty(), "swap", "leave the section out");
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");

@@ -82,6 +82,7 @@ void Trainer::train_step() {
   run_batches(part_, num_labels > 0 ? 1.0 / static_cast<double>(num_labels) : 0.0);
   // Gradients are summed over the shards' ranks by the schedule; then over replicas, copies of a stage and uses.
   grad_replicas_->sum_grads(deadline());
+  expert_replicas_->sum_grads(deadline());
   stage_replicas_->sum_grads(deadline());
   tied_->sum_grads(deadline());
   part_.save_ready = !store_ || store_->ready();
@@ -220,7 +221,8 @@ void Trainer::finish(TrainResult& result) {
   if (store_ && job_.checkpoint.export_when == "final") export_model();
   if (job_.sample.prompt.empty()) return;
   if (fsdp_) fsdp_->unshard_all();
-  if (mesh_.index(MeshAxis::kDp, world_->rank()) == 0) result.sample = sample();
+  // The ranks that hold the experts of replica 0 compute with it, so they continue the text too.
+  if (mesh_.index(MeshAxis::kDp, world_->rank()) < mesh_.size(MeshAxis::kExpert)) result.sample = sample();
   if (fsdp_) fsdp_->reshard_all();
   // The others wait here, so that none ends while a pipeline still writes.
   world_->barrier(Deadline::after_seconds(job_.timeout_s * std::max(1, job_.sample.tokens)));

@@ -15,6 +15,7 @@
 #include "runtime/tied_weights.hpp"
 #include "schedule/schedule.hpp"
 #include "shard/fsdp.hpp"
+#include "shard/group_expert_exchange.hpp"
 #include "topology/mesh.hpp"
 #include "train/checkpoint.hpp"
 #include "train/grad_norm.hpp"
@@ -69,6 +70,8 @@ class Trainer {
   void prepare_alone();
   /// What ranks make together.
   void connect();
+  /// Gives the stages the way to the experts of other ranks.
+  void connect_experts();
   void announce() const;
   /// Steps of the whole run.
   std::int64_t total_steps() const;
@@ -118,12 +121,14 @@ class Trainer {
   std::optional<LrSchedule> lr_schedule_;
   std::optional<AdamW> optimizer_;
 
-  std::unique_ptr<Fsdp> fsdp_;  ///< null where dp_shard is 1
-  std::unique_ptr<OverlappedPairs> pairs_;  ///< null without pipeline.overlap_b_f
+  std::unique_ptr<ExpertExchange> expert_exchange_;  ///< null where ep is 1
+  std::unique_ptr<Fsdp> fsdp_;                       ///< null where dp_shard is 1
+  std::unique_ptr<OverlappedPairs> pairs_;           ///< null without pipeline.overlap_b_f
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<TiedWeights> tied_;
   std::unique_ptr<StageReplicas> stage_replicas_;
   std::unique_ptr<GradReplicas> grad_replicas_;
+  std::unique_ptr<GradReplicas> expert_replicas_;
   std::unique_ptr<GradNorm> norm_;
   std::unique_ptr<PostValidation> post_validation_;  ///< pipeline.post_validation
   std::unique_ptr<StepExchange> exchange_;

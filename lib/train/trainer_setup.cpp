@@ -22,6 +22,14 @@ void check_evaluation(const JobConfig& job, const Dataset& dataset, const BatchS
   }
 }
 
+std::vector<GroupShard*> of_kind(GroupKind kind, const std::vector<GroupShard*>& shards) {
+  std::vector<GroupShard*> found;
+  for (GroupShard* shard : shards) {
+    if (shard->group().kind() == kind) found.push_back(shard);
+  }
+  return found;
+}
+
 void check_sample(const JobConfig& job, const ModelSpec& spec) {
   if (job.sample.prompt.empty()) return;
   if (job.data.kind != "text") throw_error("sample.prompt continues bytes of text; data.kind is {}", job.data.kind);
@@ -53,7 +61,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::prepare_alone() {
   const int rank = communicator_.transport().rank();
-  mesh_ = Mesh(job_.parallel.pp, job_.parallel.dp_replicate, job_.parallel.dp_shard, job_.parallel.ep);
+  mesh_ = mesh_of_job(job_);
   shape_ = BatchShape::of(job_);
   pipeline_ranks_ = {&communicator_.transport(), mesh_.coordinates(rank).pp,
                      mesh_.ranks_along(MeshAxis::kPipeline, rank)};
@@ -94,6 +102,7 @@ void Trainer::connect() {
   const int replica = mesh_.index(MeshAxis::kDp, rank);
   const at::ScalarType reduce_dtype = dtype_named(job_.precision.reduce);
   axes_.emplace(communicator_, mesh_);
+  connect_experts();
   tied_ = std::make_unique<TiedWeights>(communicator_, axes_->along(MeshAxis::kPipeline), by_stage,
                                         fmt::format("tied {}", replica));
   tied_->equalise_values(deadline());
@@ -101,7 +110,10 @@ void Trainer::connect() {
   stage_replicas_ =
       std::make_unique<StageReplicas>(communicator_, schedule_.placement, pipeline_ranks_.rank,
                                       pipeline_ranks_.world_ranks, by_stage, fmt::format("stage replicas {}", replica));
-  grad_replicas_ = std::make_unique<GradReplicas>(axes_->along(MeshAxis::kDpReplicate), shards, reduce_dtype);
+  grad_replicas_ = std::make_unique<GradReplicas>(axes_->along(MeshAxis::kDpReplicate),
+                                                  of_kind(GroupKind::kCommon, shards), reduce_dtype);
+  expert_replicas_ = std::make_unique<GradReplicas>(axes_->along(MeshAxis::kExpertReplicate),
+                                                    of_kind(GroupKind::kExperts, shards), reduce_dtype);
   norm_ = std::make_unique<GradNorm>(shards, *world_, deadline());
   const auto microbatches =
       static_cast<std::size_t>(shape_.num_microbatches) * static_cast<std::size_t>(shape_.accumulate);
@@ -124,7 +136,8 @@ void Trainer::connect() {
     fsdp.reduce_every_microbatch = job_.fsdp.reduce == "microbatch";
     fsdp.reduce_dtype = reduce_dtype;
     fsdp.timeout_s = job_.timeout_s;
-    fsdp_ = std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), by_stage, fsdp);
+    fsdp_ =
+        std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), axes_->along(MeshAxis::kExpertShard), by_stage, fsdp);
     executor_->set_hooks({.shard = fsdp_.get()});
   }
 
@@ -148,6 +161,13 @@ void Trainer::connect() {
     if (rank == 0 && options_.make_observers) observers_ = options_.make_observers(state_.step > 0);
     return std::string();
   });
+}
+
+void Trainer::connect_experts() {
+  if (mesh_.size(MeshAxis::kExpert) == 1) return;
+  const std::vector<int>& ranks = axes_->along(MeshAxis::kExpert).world_ranks();
+  expert_exchange_ = std::make_unique<GroupExpertExchange>(communicator_, ranks, job_.timeout_s);
+  for (const StagePtr& stage : model_->stages()) stage->module().set_expert_exchange(expert_exchange_.get());
 }
 
 std::int64_t Trainer::total_steps() const {

@@ -4,7 +4,8 @@ namespace ppctl {
 
 void parse_experts(const ConfigReader& config, ModelSpec& spec) {
   // Recent files of both families write num_local_experts, older ones of Qwen3-MoE num_experts.
-  const std::string key = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  const bool is_older = config.has("num_experts") && !config.has("num_local_experts");
+  const std::string key = is_older ? "num_experts" : "num_local_experts";
   spec.num_experts = config.positive(key);
   spec.experts_per_token = config.positive("num_experts_per_tok");
   if (spec.experts_per_token > spec.num_experts) {

@@ -67,8 +67,17 @@ TEST(ModelConfig, NamesFileAndKeyOfEachFault) {
       {{{"rope_parameters", 5}}, "config.json: rope_parameters must be an object; it is 5"},
       {{{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0}}, {"long_factor", {1.0}}}}},
        "config.json: rope_scaling.short_factor must have head_dim / 2 = 8 numbers; it has 1"},
-      {{{"model_type", "mixtral"}},
-       "config.json: model_type 'mixtral' is not supported; supported are llama, qwen3, gpt2"},
+      {{{"model_type", "bloom"}},
+       "config.json: model_type 'bloom' is not supported; supported are llama, qwen3, gpt2, mixtral, qwen3_moe"},
+      {{{"model_type", "mixtral"}}, "config.json: num_local_experts is missing"},
+      {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 3}},
+       "config.json: num_experts_per_tok must be at most num_local_experts; they are 3 and 2"},
+      {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 1}, {"sliding_window", 64}},
+       "config.json: sliding_window is set, but sliding-window attention is not supported"},
+      {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 1}, {"router_jitter_noise", 0.1}},
+       "config.json: router_jitter_noise above 0 is not supported"},
+      {{{"model_type", "qwen3_moe"}, {"num_experts", 2}, {"num_experts_per_tok", 1}},
+       "config.json: moe_intermediate_size is missing"},
       {{{"model_type", nullptr}}, "config.json: model_type is missing"},
   };
   for (const auto& [changes, text] : expected) EXPECT_EQ(fault_of(changes), text);
@@ -102,6 +111,28 @@ TEST(ModelConfig, KeepsUnknownKeysOfAFile) {
   config["my_own"] = {1, 2};
   const ModelSpec spec = parse_model(config.dump(), "config.json");
   EXPECT_EQ(json::parse(spec.config_json)["my_own"], json({1, 2}));
+}
+
+TEST(ModelConfig, ReadsExpertsInBothSpellings) {
+  json config = llama_config();
+  config.update({{"model_type", "qwen3_moe"},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 12},
+                 {"num_hidden_layers", 6},
+                 {"decoder_sparse_step", 2},
+                 {"mlp_only_layers", {3}},
+                 {"router_aux_loss_coef", 0.02}});
+  for (const char* key : {"num_experts", "num_local_experts"}) {
+    json spelled = config;
+    spelled[key] = 8;
+    const ModelSpec spec = parse_model(spelled.dump(), "config.json");
+    EXPECT_EQ(spec.num_experts, 8);
+    EXPECT_FALSE(spec.renormalise_experts);
+    EXPECT_FALSE(spec.has_aux_loss()) << "transformers adds it only where output_router_logits is true";
+    EXPECT_EQ(spec.dense_layers, (std::vector<std::int64_t>{0, 2, 3, 4}));
+    spelled["output_router_logits"] = true;
+    EXPECT_EQ(parse_model(spelled.dump(), "config.json").aux_loss_coefficient, 0.02);
+  }
 }
 
 TEST(ModelConfig, RefusesWhatIsNotBuilt) {
