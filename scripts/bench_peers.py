@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs ppctl and PyTorch's torch.distributed.pipelining on the same workloads in turns, and prints their step times side by side.
 
-    scripts/bench_peers.py --peers PATH/TO/peers --workload latency small medium --pp 2 4 --schedule gpipe 1f1b --rounds 3
+    scripts/bench_peers.py --peers PATH/TO/peers --workload latency small medium moe --pp 2 4 --schedule gpipe 1f1b --rounds 3
     scripts/bench_peers.py --peers PATH/TO/peers --pp 2 --dp 2 --schedule 1f1b      # FSDP2 beside fsdp, on pp x dp ranks
 
 PATH/TO/peers holds workloads.json, model.py and torch_pipelining.py (PyTorch's side). Both sides start from the same weights (drawn by
@@ -26,7 +26,7 @@ WARMUP, STEPS = 2, 10
 
 
 def hugging_face_name(name):
-    """The Llama name of a parameter of model.py's Stage."""
+    """The Llama name of a parameter of model.py's Stage, or the Mixtral name of one of its experts and routers."""
     fixed = {"embedding.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight", "head.weight": "lm_head.weight"}
     if name in fixed:
         return fixed[name]
@@ -35,6 +35,11 @@ def hugging_face_name(name):
         name = name.replace(old, new)
     for letter in "qkvo":
         name = name.replace(f"self_attn.{letter}.", f"self_attn.{letter}_proj.")
+    if "mlp.experts." in name or "mlp.router." in name:
+        name = name.replace("mlp.", "block_sparse_moe.").replace(".router.", ".gate.")
+        for part, letter in (("gate", "w1"), ("up", "w3"), ("down", "w2")):
+            name = name.replace(f".{part}.weight", f".{letter}.weight") if ".experts." in name else name
+        return "model." + name
     for part in ("gate", "up", "down"):
         name = name.replace(f"mlp.{part}.", f"mlp.{part}_proj.")
     return "model." + name
@@ -53,6 +58,9 @@ def write_inputs(model, name, folder, dps):
               "hidden_size": w.dim, "intermediate_size": w.ffn_dim, "num_hidden_layers": w.n_layers, "num_attention_heads": w.n_heads,
               "num_key_value_heads": w.n_kv_heads, "head_dim": w.head_dim, "max_position_embeddings": w.seq_len,
               "rms_norm_eps": w.rms_eps, "rope_theta": w.rope_theta, "tie_word_embeddings": w.tied_head, "dtype": w.dtype}
+    if w.n_experts:
+        config.update({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": w.n_experts,
+                       "num_experts_per_tok": w.top_k})
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     # ppctl reads samples of S tokens whose labels are the next ones, so a sample's last label is the next sample's first token. The peers'
     # batch has an own last label for each sample: a file of rows of S + 1 tokens (stride S + 1) keeps it.

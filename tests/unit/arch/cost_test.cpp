@@ -42,6 +42,23 @@ TEST(Cost, CountsWhatIsRecomputedShortOfWhatOnlyItsOutputNeeds) {
   EXPECT_EQ(recomputed({false, false, true}), 2.0 * (8 * 24));
 }
 
+TEST(Cost, CountsTheExpertsOfAToken) {
+  const ModelSpec spec = parse_model_keys("mixtral", {{"vocab_size", "10"},
+                                                      {"hidden_size", "8"},
+                                                      {"intermediate_size", "12"},
+                                                      {"num_hidden_layers", "3"},
+                                                      {"num_attention_heads", "2"},
+                                                      {"num_local_experts", "5"},
+                                                      {"num_experts_per_tok", "2"}});
+  DecoderLayerConfig without = layer_config(spec, 0);
+  without.moe->top_k = 0;
+  const PartCost all = cost_of(layer_config(spec, 0), 6);
+  // Gate, up and down, 8 x 12, of two experts.
+  EXPECT_EQ(all.forward_flops - cost_of(without, 6).forward_flops, 2 * 2.0 * 3 * 8 * 12);
+  EXPECT_EQ(all.dw_flops - cost_of(without, 6).dw_flops, 2 * 2.0 * 3 * 8 * 12);
+  EXPECT_EQ(all.parameters, 2 * 8 + 4 * 8 * 8 + 5 * 8 + 5 * 3 * 8 * 12);
+}
+
 TEST(Cost, CountsATiedHeadsWeightOnceButComputesWithIt) {
   const PartCost own = cost_of(head_config(tiny("false")));
   const PartCost tied = cost_of(head_config(tiny("true")));

@@ -221,6 +221,14 @@ TEST(Diagnostics, RefusesExpertsThatDoNotSpreadEvenly) {
             "which experts are spread\n"
             "    parallel: {dp_shard: 4, ep: 3}\n"
             "                                ^");
+  EXPECT_EQ(problems_of(with_line(6, "parallel: {dp_replicate: 2, dp_shard: 6, ep: 4}")),
+            "job.yaml:5:22: error: 'batch.global_size' (16) is not divisible by the 12 replicas (dp_replicate 2 x "
+            "dp_shard 6)\n"
+            "    batch: {global_size: 16, microbatch_size: 2}\n"
+            "                         ^\n"
+            "job.yaml:6:46: error: 'parallel.ep' (4) must divide 'parallel.dp_shard' (6) or be a multiple of it\n"
+            "    parallel: {dp_replicate: 2, dp_shard: 6, ep: 4}\n"
+            "                                                 ^");
 }
 
 TEST(Diagnostics, RefusesMoreStagesThanLayers) {

@@ -27,11 +27,23 @@ TEST(Mesh, ListsTheRanksAlongEachAxis) {
   EXPECT_EQ(mesh.ranks_along(MeshAxis::kDp, 11), (Ranks{8, 9, 10, 11, 12, 13, 14, 15}));
   EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpert, 11), (Ranks{10, 11}));
   EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpertData, 11), (Ranks{9, 11, 13, 15}));
+  EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpertShard, 11), (Ranks{9, 11}));
+  EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpertReplicate, 11), (Ranks{11, 15}));
+}
+
+TEST(Mesh, SpreadsExpertsOverReplicasWhereTheShardsOfOneAreTooFew) {
+  const Mesh mesh(1, 4, 2, 4);
+  EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpert, 6), (Ranks{4, 5, 6, 7}));
+  EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpertShard, 6), (Ranks{6}));
+  EXPECT_EQ(mesh.ranks_along(MeshAxis::kExpertReplicate, 6), (Ranks{2, 6}));
+  EXPECT_FALSE(Mesh::experts_fit(2, 6, 4));
+  EXPECT_FALSE(Mesh::experts_fit(1, 2, 4));
 }
 
 TEST(Mesh, CutsTheWorldIntoGroupsAlongEveryAxis) {
-  for (const MeshAxis axis : {MeshAxis::kPipeline, MeshAxis::kDpReplicate, MeshAxis::kDpShard, MeshAxis::kDp,
-                              MeshAxis::kExpert, MeshAxis::kExpertData}) {
+  for (const MeshAxis axis :
+       {MeshAxis::kPipeline, MeshAxis::kDpReplicate, MeshAxis::kDpShard, MeshAxis::kDp, MeshAxis::kExpert,
+        MeshAxis::kExpertData, MeshAxis::kExpertShard, MeshAxis::kExpertReplicate}) {
     const Mesh mesh(3, 2, 4, 2);
     std::multiset<int> seen;
     for (const Ranks& group : mesh.groups(axis)) {

@@ -30,6 +30,11 @@ std::vector<std::string> larger(std::vector<std::string> more) {
   return sets;
 }
 
+std::vector<std::string> with_experts(std::vector<std::string> more) {
+  more.insert(more.end(), {"model.family=mixtral", "model.num_local_experts=4", "model.num_experts_per_tok=2"});
+  return more;
+}
+
 void expect_as_planned(const RunLog& log, std::size_t num_ranks) {
   const TrainResult& result = log.result;
   ASSERT_EQ(result.planned_memory.size(), num_ranks);
@@ -75,6 +80,11 @@ const std::vector<Case>& cases() {
        4,
        {"parallel.pp=2", "parallel.dp_shard=2", "pipeline.schedule=zb_v", "fsdp.reduce=microbatch"}},
       {"Sharded2By2TiedHead", 4, {"parallel.pp=2", "parallel.dp_shard=2", "model.tie_word_embeddings=true"}},
+      {"Experts2", 2, with_experts({"parallel.pp=2"})},
+      {"ExpertsWithAuxiliaryLossZbV4", 4,
+       with_experts({"parallel.pp=4", "pipeline.schedule=zb_v", "model.output_router_logits=true"})},
+      {"ExpertsSharded2By2", 4, with_experts({"parallel.pp=2", "parallel.dp_shard=2"})},
+      {"ExpertsRecomputed2", 2, with_experts({"parallel.pp=2", "recompute=full"})},
       {"RecomputedWhole4", 4, {"parallel.pp=4", "recompute=full"}},
       {"RecomputedAttention4", 4, {"parallel.pp=4", "recompute={attention: true}"}},
       {"RecomputedMlpInterleaved4",
@@ -98,6 +108,21 @@ TEST_P(PlannedMemory, IsWhatARunTakes) {
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+/// How many rows come to a rank's experts depends on the data; a plan takes what balanced routing brings.
+TEST(MemoryWatch, PlansExpertsOverTwoRanksExactlyBetweenStepsAndBalancedWithin) {
+  const TemporaryFolder folder;
+  const RunLog log = run_job(tiny_job(folder.write("text", some_text()),
+                                      larger(with_experts({"parallel.pp=2", "parallel.dp_shard=4", "parallel.ep=2"}))));
+  ASSERT_EQ(log.result.planned_memory.size(), 8U);
+  for (std::size_t rank = 0; rank < 8; ++rank) {
+    const RankMemory& plan = log.result.planned_memory[rank];
+    const MemoryPart& measured = log.result.measured_memory[rank];
+    EXPECT_EQ(measured.between_steps, static_cast<double>(plan.tensors_between_steps())) << "rank " << rank;
+    EXPECT_NEAR(measured.peak / static_cast<double>(plan.tensors_at_peak()), 1.0, 0.4) << "rank " << rank;
+    EXPECT_EQ(measured.buffers, static_cast<double>(plan.buffers)) << "rank " << rank;
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(Jobs, PlannedMemory, testing::ValuesIn(cases()), case_name);
 
