@@ -14,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "comm/mpi/mpi.hpp"
+#include "heap.hpp"
 #include "shard/group_expert_exchange.hpp"
 
 namespace ppctl {
@@ -112,7 +113,13 @@ void run() {
 }  // namespace
 }  // namespace ppctl
 
-int main() {
-  ppctl::run();
-  return 0;
+int main(int /*argc*/, char** argv) {
+  try {
+    ppctl::run_on_tuned_heap(argv);
+    ppctl::run();
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
 }
