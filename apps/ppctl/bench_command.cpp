@@ -7,37 +7,82 @@
 
 namespace ppctl {
 
+namespace {
+
+/// A benchmark whose options travel to the engine as text: it reads them, since it is the one that knows what fits.
+class BenchCommand {
+ public:
+  BenchCommand(CLI::App& bench, const std::string& name, const char* text, ChosenCommand& chosen)
+      : command_(bench.add_subcommand(name, text)), options_(std::make_shared<Options>()) {
+    command_->callback([options = options_, name, &chosen] {
+      chosen.run = [options, name] {
+        EngineRequest request;
+        request.command = "bench " + name;
+        request.options = *options;
+        return run_engine(request);
+      };
+    });
+  }
+
+  void add(const std::string& name, const char* initial, const char* type, const char* text) {
+    (*options_)[name] = initial;
+    command_->add_option("--" + name, (*options_)[name], text)->type_name(type)->capture_default_str();
+  }
+
+ private:
+  using Options = std::map<std::string, std::string>;
+  CLI::App* command_;
+  std::shared_ptr<Options> options_;
+};
+
+void add_bubbles(CLI::App& bench, ChosenCommand& chosen) {
+  BenchCommand command(
+      bench, "bubbles",
+      "Run schedules with stages that sleep for given times: theory, simulation and measurement side by side", chosen);
+  command.add("schedules", "all", "NAME[,NAME...]", "Schedules");
+  command.add("pp", "4", "N[,N...]", "Ranks; threads of this process, or the first N ranks under mpirun");
+  command.add("microbatches", "2p", "M[,M...]", "Microbatches; 2p is twice the ranks");
+  command.add("chunks", "0", "V[,V...]", "Stages a rank; 0: the schedule's own number");
+  command.add("forward-ms", "10", "MS", "Forward of one stage and microbatch");
+  command.add("dx-ms", "10", "MS", "Gradient of its input");
+  command.add("dw-ms", "10", "MS", "Gradient of its weights");
+  command.add("steps", "5", "N", "Steps to measure; the shortest counts");
+  command.add("format", "text", "text|json", "What to print");
+  command.add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");
+}
+
+void add_overlap(CLI::App& bench, ChosenCommand& chosen) {
+  BenchCommand command(
+      bench, "overlap",
+      "Hide all-to-alls and messages under compute: stages of experts that sleep for given times, over "
+      "links that are emulated; simulation and measurement side by side",
+      chosen);
+  command.add("schedule", "interleaved_1f1b", "NAME", "Schedule");
+  command.add("pp", "4", "N", "Ranks of a pipeline");
+  command.add("ep", "2", "N",
+              "Expert-parallel ranks, each with a pipeline; pp x ep threads of this process, or ranks "
+              "under mpirun");
+  command.add("chunks", "2", "V", "Stages a rank");
+  command.add("microbatches", "16", "M", "Microbatches");
+  command.add("layers", "2", "N", "Layers of experts in each stage");
+  command.add("forward-ms", "20", "MS", "Compute of the forward of one stage and microbatch");
+  command.add("backward-ms", "40", "MS", "Compute of its backward");
+  command.add("exchange-share", "0.4", "X", "All-to-alls take this share of the compute");
+  command.add("p2p-share", "0.2", "X", "A message between stages takes this share of --forward-ms");
+  command.add("variants", "none,b_f,p2p,b_f+p2p,b_f+p2p+duplex", "NAME[,NAME...]",
+              "What to switch on: none, or b_f, p2p and duplex joined by +");
+  command.add("steps", "3", "N", "Steps to measure; the shortest counts");
+  command.add("format", "text", "text|json", "What to print");
+  command.add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");
+}
+
+}  // namespace
+
 void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure, and hold the measurement against the prediction");
   bench->require_subcommand(1);
-  CLI::App* command = bench->add_subcommand(
-      "bubbles",
-      "Run schedules with stages that sleep for given times: theory, simulation and measurement side by side");
-
-  // Everything travels as text: the engine reads it, since it is the one that knows what fits.
-  auto options = std::make_shared<std::map<std::string, std::string>>();
-  const auto add = [&](const std::string& name, const char* initial, const char* type, const char* text) {
-    (*options)[name] = initial;
-    command->add_option("--" + name, (*options)[name], text)->type_name(type)->capture_default_str();
-  };
-  add("schedules", "all", "NAME[,NAME...]", "Schedules");
-  add("pp", "4", "N[,N...]", "Ranks; threads of this process, or the first N ranks under mpirun");
-  add("microbatches", "2p", "M[,M...]", "Microbatches; 2p is twice the ranks");
-  add("chunks", "0", "V[,V...]", "Stages a rank; 0: the schedule's own number");
-  add("forward-ms", "10", "MS", "Forward of one stage and microbatch");
-  add("dx-ms", "10", "MS", "Gradient of its input");
-  add("dw-ms", "10", "MS", "Gradient of its weights");
-  add("steps", "5", "N", "Steps to measure; the shortest counts");
-  add("format", "text", "text|json", "What to print");
-  add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");
-  command->callback([options, &chosen] {
-    chosen.run = [options] {
-      EngineRequest request;
-      request.command = "bench bubbles";
-      request.options = *options;
-      return run_engine(request);
-    };
-  });
+  add_bubbles(*bench, chosen);
+  add_overlap(*bench, chosen);
 }
 
 }  // namespace ppctl

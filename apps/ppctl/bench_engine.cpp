@@ -2,11 +2,11 @@
 
 #include <ATen/Parallel.h>
 
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 
 #include "base/error.hpp"
+#include "bench_options.hpp"
 #include "bubble_report.hpp"
 #include "errors.hpp"
 #include "job_schedule.hpp"
@@ -19,30 +19,11 @@
 namespace ppctl {
 namespace {
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    parts.push_back(text.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return parts;
-}
-
-template <class Number>
-Number number(const std::string& option, const std::string& text, Number least) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw_error("--{} {}: a number of at least {} is wanted", option, text, least);
-  }
-  return value;
-}
-
 /// Microbatches: a number, or a multiple of the ranks ("2p").
 int microbatches(const std::string& text, int pp) {
-  if (!text.empty() && text.back() == 'p') return pp * number("microbatches", text.substr(0, text.size() - 1), 1);
-  return number("microbatches", text, 1);
+  if (!text.empty() && text.back() == 'p')
+    return pp * number_option("microbatches", text.substr(0, text.size() - 1), 1);
+  return number_option("microbatches", text, 1);
 }
 
 struct BubbleOptions {
@@ -62,19 +43,17 @@ BubbleOptions read_options(const EngineRequest& request) {
   if (text("schedules") == "all") {
     for (const GeneratorInfo& info : generators()) options.schedules.emplace_back(info.name);
   } else {
-    options.schedules = split(text("schedules"));
+    options.schedules = split_list(text("schedules"));
   }
   for (const std::string& name : options.schedules) generator_or_throw(name);
-  for (const std::string& pp : split(text("pp"))) options.pp.push_back(number("pp", pp, 1));
-  options.microbatches = split(text("microbatches"));
-  for (const std::string& chunks : split(text("chunks"))) options.chunks.push_back(number("chunks", chunks, 0));
-  options.times = {number("forward-ms", text("forward-ms"), 0.0), number("dx-ms", text("dx-ms"), 0.0),
-                   number("dw-ms", text("dw-ms"), 0.0)};
-  options.steps = number("steps", text("steps"), 1);
-  if (text("format") != "text" && text("format") != "json") {
-    throw_error("--format {}: text or json", text("format"));
-  }
-  options.json = text("format") == "json";
+  for (const std::string& pp : split_list(text("pp"))) options.pp.push_back(number_option("pp", pp, 1));
+  options.microbatches = split_list(text("microbatches"));
+  for (const std::string& chunks : split_list(text("chunks")))
+    options.chunks.push_back(number_option("chunks", chunks, 0));
+  options.times = {number_option("forward-ms", text("forward-ms"), 0.0), number_option("dx-ms", text("dx-ms"), 0.0),
+                   number_option("dw-ms", text("dw-ms"), 0.0)};
+  options.steps = number_option("steps", text("steps"), 1);
+  options.json = wants_json(text("format"));
   options.trace = text("trace");
   return options;
 }

@@ -1,5 +1,6 @@
 #include "plan_inputs.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <numeric>
 
@@ -9,6 +10,7 @@
 #include "plan_model.hpp"
 #include "simulate/model_costs.hpp"
 #include "topology/layer_split.hpp"
+#include "topology/mesh.hpp"
 
 namespace ppctl {
 namespace {
@@ -110,6 +112,26 @@ JobConfig job_from_options(const PlanOptions& options) {
   return job;
 }
 
+/// The links of the command line, or those of the job, as the pipeline of its first replica sees them.
+void set_links(const PlanOptions& options, const JobConfig& job, CostModel& costs) {
+  costs.link = {options.latency_ms, options.bandwidth_gbps};
+  if (costs.link.latency_ms > 0 || costs.link.bandwidth_gbps > 0) return;
+  costs.link = {job.link.latency_us * 1e-3, job.link.bandwidth_gbps};
+  costs.rendezvous = job.link.rendezvous;
+  const Mesh mesh(job.parallel.pp, job.parallel.dp_replicate, job.parallel.dp_shard);
+  const std::vector<int> ranks = mesh.ranks_along(MeshAxis::kPipeline, 0);
+  const auto pipeline_rank = [&](int world_rank) {
+    return PipelineRank(static_cast<int>(std::ranges::find(ranks, world_rank) - ranks.begin()));
+  };
+  const int pp = static_cast<int>(ranks.size());
+  for (const LinkPairConfig& pair : job.link.pairs) {
+    const PipelineRank from = pipeline_rank(pair.from);
+    const PipelineRank to = pipeline_rank(pair.to);
+    if (from.value == pp || to.value == pp) continue;
+    costs.link_overrides.push_back({from, to, {pair.latency_us * 1e-3, pair.bandwidth_gbps}});
+  }
+}
+
 }  // namespace
 
 LoadedConfig load_plan_config(const PlanOptions& options) {
@@ -142,10 +164,7 @@ CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Pla
     if (options.output_mib) stage.output_bytes = *options.output_mib * kMib;
   }
   costs.p2p_ms = options.p2p_ms;
-  costs.link = {options.latency_ms, options.bandwidth_gbps};
-  if (costs.link.latency_ms == 0 && costs.link.bandwidth_gbps == 0) {
-    costs.link = {job.link.latency_us * 1e-3, job.link.bandwidth_gbps};
-  }
+  set_links(options, job, costs);
   costs.overlap_factor = options.pair_factor;
   return costs;
 }

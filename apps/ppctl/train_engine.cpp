@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "bench_engine.hpp"
+#include "bench_overlap.hpp"
 #include "comm/affinity.hpp"
 #include "config/load.hpp"
 #include "engine.hpp"
@@ -97,6 +98,7 @@ int ppctl_engine_main(const ppctl::EngineRequest* request) {
   return report_errors(kExitFailed, /*silent=*/false, [&] {
     if (request->command == "train") return train(*request);
     if (request->command == "bench bubbles") return bench_bubbles(*request);
+    if (request->command == "bench overlap") return bench_overlap(*request);
     if (request->command == "export") return export_weights(*request);
     throw_error("the engine has no command {}", request->command);
   });

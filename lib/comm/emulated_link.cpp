@@ -32,6 +32,12 @@ struct Stamp {
   Nanoseconds available = 0;
 };
 
+/// How long a link takes for one message.
+Nanoseconds latency_of(const LinkModel& link) { return static_cast<Nanoseconds>(link.latency_us * 1e3); }
+Nanoseconds occupancy_of(const LinkModel& link, std::size_t bytes) {
+  return link.bandwidth_gbps > 0 ? static_cast<Nanoseconds>(static_cast<double>(bytes) * 8 / link.bandwidth_gbps) : 0;
+}
+
 class EmulatedTransport;
 
 /// The operations of one start, below, with the stamps of the messages that they send or receive.
@@ -54,6 +60,7 @@ class EmulatedRequest : public Request {
   void arrive();
 
   struct Received {
+    int peer = -1;
     std::size_t bytes = 0;              ///< of the message, with its stamp; 0 for a send
     std::size_t* for_caller = nullptr;  ///< where the caller wants the size
   };
@@ -64,6 +71,7 @@ class EmulatedRequest : public Request {
   std::vector<Stamp> stamps_;       ///< one an operation
   std::vector<Received> received_;  ///< one an operation
   RequestPtr below_;
+  Nanoseconds posted_ = 0;
   bool arrived_ = false;
   Nanoseconds available_ = 0;
 };
@@ -72,7 +80,9 @@ class EmulatedTransport : public Transport {
  public:
   EmulatedTransport(Transport& below, const LinkOf& link_of) : below_(below) {
     for (int peer = 0; peer < below.size(); ++peer) {
-      links_.push_back(peer == below.rank() ? LinkModel{} : link_of(below.rank(), peer));
+      const bool is_self = peer == below.rank();
+      links_.push_back(is_self ? LinkModel{} : link_of(below.rank(), peer));
+      incoming_.push_back(is_self ? LinkModel{} : link_of(peer, below.rank()));
       PPCTL_CHECK(links_.back().latency_us >= 0 && links_.back().bandwidth_gbps >= 0, "a link of {} us and {} Gb/s",
                   links_.back().latency_us, links_.back().bandwidth_gbps);
     }
@@ -100,21 +110,26 @@ class EmulatedTransport : public Transport {
     const LinkModel& link = links_[peer];
     const std::lock_guard lock(mutex_);
     Nanoseconds& free_at = free_at_[peer];
-    free_at = std::max(free_at, monotonic_now());
-    if (link.bandwidth_gbps > 0)
-      free_at += static_cast<Nanoseconds>(static_cast<double>(bytes) * 8 / link.bandwidth_gbps);
-    return free_at + static_cast<Nanoseconds>(link.latency_us * 1e3);
+    free_at = std::max(free_at, monotonic_now()) + occupancy_of(link, bytes);
+    return free_at + latency_of(link);
+  }
+
+  /// When a message from `peer` whose receive was posted at `posted` can be there at the earliest.
+  Nanoseconds earliest(int peer, std::size_t bytes, Nanoseconds posted) const {
+    const LinkModel& link = incoming_[peer];
+    return link.rendezvous ? posted + occupancy_of(link, bytes) + latency_of(link) : 0;
   }
 
  private:
   Transport& below_;
-  std::vector<LinkModel> links_;  ///< from this rank to each
+  std::vector<LinkModel> links_;     ///< from this rank to each
+  std::vector<LinkModel> incoming_;  ///< from each to this rank
   std::mutex mutex_;
   std::vector<Nanoseconds> free_at_;  ///< when each link has finished what it was given
 };
 
 EmulatedRequest::EmulatedRequest(EmulatedTransport& transport, std::vector<P2POp> ops)
-    : transport_(transport), stamps_(ops.size()), received_(ops.size()) {
+    : transport_(transport), stamps_(ops.size()), received_(ops.size()), posted_(monotonic_now()) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     P2POp& op = ops[i];
     auto* stamp = reinterpret_cast<std::byte*>(&stamps_[i]);
@@ -127,6 +142,7 @@ EmulatedRequest::EmulatedRequest(EmulatedTransport& transport, std::vector<P2POp
       peer_ = op.peer;
       tag_ = op.tag;
       op.recv.insert(op.recv.begin(), MutableBytes{stamp, sizeof(Stamp)});
+      received_[i].peer = op.peer;
       received_[i].for_caller = std::exchange(op.received, &received_[i].bytes);
     }
   }
@@ -136,9 +152,11 @@ EmulatedRequest::EmulatedRequest(EmulatedTransport& transport, std::vector<P2POp
 void EmulatedRequest::arrive() {
   arrived_ = true;
   for (std::size_t i = 0; i < received_.size(); ++i) {
-    if (received_[i].bytes == 0) continue;
-    available_ = std::max(available_, stamps_[i].available);
-    if (received_[i].for_caller != nullptr) *received_[i].for_caller = received_[i].bytes - sizeof(Stamp);
+    const Received& received = received_[i];
+    if (received.bytes == 0) continue;
+    const std::size_t bytes = received.bytes - sizeof(Stamp);
+    available_ = std::max({available_, stamps_[i].available, transport_.earliest(received.peer, bytes, posted_)});
+    if (received.for_caller != nullptr) *received.for_caller = bytes;
   }
 }
 

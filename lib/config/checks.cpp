@@ -26,6 +26,7 @@ class JobChecker {
     check_layers();
     check_lr_schedule();
     check_post_validation();
+    check_link();
     check_files();
   }
 
@@ -232,6 +233,22 @@ class JobChecker {
     exclude(config_.mpipe.enabled, "'mpipe'");
     exclude(!config_.swap.layers.empty(), "'swap'");
     exclude(config_.device != "cpu", "'device' cuda");
+  }
+
+  void check_link() {
+    const std::vector<LinkPairConfig>& pairs = config_.link.pairs;
+    if (!sound({"parallel.pp", "parallel.dp_replicate", "parallel.dp_shard"})) return;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const std::string key = fmt::format("link.pairs[{}]", i);
+      const int most = config_.world_size() - 1;
+      if (context_.faulty.contains(key + ".from") || context_.faulty.contains(key + ".to")) continue;
+      if (pairs[i].from > most || pairs[i].to > most) {
+        context_.complain(key, fmt::format("'{}' is from rank {} to rank {}, but the job's ranks are 0 to {}", key,
+                                           pairs[i].from, pairs[i].to, most));
+      } else if (pairs[i].from == pairs[i].to) {
+        context_.complain(key, fmt::format("'{}' is from rank {} to itself", key, pairs[i].from));
+      }
+    }
   }
 
   void check_files() {

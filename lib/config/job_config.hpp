@@ -96,9 +96,22 @@ struct MpipeConfig {
   std::string body = "1f1b";
 };
 
+/// The link of one ordered pair of ranks of the job, where it differs from the others.
+struct LinkPairConfig {
+  int from = 0;
+  int to = 0;
+  double latency_us = 0;
+  double bandwidth_gbps = 0;
+};
+
+/// Links that are slower than the machine's: in training and benchmarks emulated, in plans simulated.
 struct LinkConfig {
   double latency_us = 0;
   double bandwidth_gbps = 0;  ///< 10^9 bits a second; 0: unlimited
+  bool rendezvous = false;    ///< a message starts when it is sent and its receive is posted, as with NCCL
+  std::vector<LinkPairConfig> pairs;
+
+  bool is_given() const { return latency_us > 0 || bandwidth_gbps > 0 || !pairs.empty(); }
 };
 
 struct OptimizerConfig {

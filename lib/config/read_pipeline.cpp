@@ -77,6 +77,36 @@ void read_duplex(MapReader& map, std::optional<bool>& duplex) {
   map.record("duplex", !duplex ? "auto" : *duplex ? "true" : "false");
 }
 
+/// `pairs: [{from: 0, to: 1, latency_us: 50, bandwidth_gbps: 1}]`
+void read_link_pairs(MapReader& map, std::vector<LinkPairConfig>& pairs) {
+  const YamlNode* node = map.value("pairs");
+  if (node == nullptr) {
+    map.record("pairs", "[]");
+    return;
+  }
+  if (node->kind != YamlNode::Kind::kSequence) {
+    map.refuse("pairs", *node, "a list such as [{from: 0, to: 1, latency_us: 50}]");
+    return;
+  }
+  for (std::size_t i = 0; i < node->items.size(); ++i) {
+    const YamlPtr& item = node->items[i];
+    const std::string path = map.dotted(fmt::format("pairs[{}]", i));
+    map.context().marks[path] = item->mark;
+    if (item->kind != YamlNode::Kind::kMap) {
+      map.refuse(fmt::format("pairs[{}]", i), *item, "a map such as {from: 0, to: 1, latency_us: 50}");
+      continue;
+    }
+    MapReader below(map.context(), item, path);
+    LinkPairConfig& pair = pairs.emplace_back();
+    for (const char* key : {"from", "to"}) below.require(key, "{from: 0, to: 1, latency_us: 50}");
+    below.integer("from", pair.from, 0);
+    below.integer("to", pair.to, 0);
+    below.number("latency_us", pair.latency_us, {.min = 0});
+    below.number("bandwidth_gbps", pair.bandwidth_gbps, {.min = 0});
+    below.finish();
+  }
+}
+
 }  // namespace
 
 void read_pipeline(MapReader& job, PipelineConfig& pipeline, const ScheduleRules& schedules) {
@@ -182,6 +212,8 @@ void read_link(MapReader& job, LinkConfig& link) {
   MapReader map = job.section("link");
   map.number("latency_us", link.latency_us, {.min = 0});
   map.number("bandwidth_gbps", link.bandwidth_gbps, {.min = 0});
+  map.boolean("rendezvous", link.rendezvous);
+  read_link_pairs(map, link.pairs);
   map.finish();
 }
 

@@ -1,12 +1,12 @@
 #include "runtime/bubble_bench.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
 #include "comm/inproc.hpp"
+#include "runtime/bench_report.hpp"
 #include "runtime/executor.hpp"
 #include "trace/timeline_stats.hpp"
 
@@ -14,35 +14,6 @@ namespace ppctl {
 namespace {
 
 constexpr double kMillisecond = 1e6;
-
-/// A rank's part of one measured step, as bytes that travel to rank 0.
-struct RankReport {
-  Nanoseconds end = 0;
-  std::int64_t peak_chunks = 0;
-  std::vector<RecordedSpan> spans;
-
-  std::string pack() const {
-    std::string bytes(sizeof end + sizeof peak_chunks + spans.size() * sizeof(RecordedSpan), '\0');
-    std::memcpy(bytes.data(), &end, sizeof end);
-    std::memcpy(bytes.data() + sizeof end, &peak_chunks, sizeof peak_chunks);
-    if (!spans.empty()) {
-      std::memcpy(bytes.data() + sizeof end + sizeof peak_chunks, spans.data(), spans.size() * sizeof(RecordedSpan));
-    }
-    return bytes;
-  }
-  static RankReport unpack(const std::string& bytes) {
-    RankReport report;
-    const std::size_t head = sizeof report.end + sizeof report.peak_chunks;
-    PPCTL_CHECK(bytes.size() >= head, "a report of {} bytes", bytes.size());
-    std::memcpy(&report.end, bytes.data(), sizeof report.end);
-    std::memcpy(&report.peak_chunks, bytes.data() + sizeof report.end, sizeof report.peak_chunks);
-    report.spans.resize((bytes.size() - head) / sizeof(RecordedSpan));
-    if (!report.spans.empty()) {
-      std::memcpy(report.spans.data(), bytes.data() + head, report.spans.size() * sizeof(RecordedSpan));
-    }
-    return report;
-  }
-};
 
 double busiest_rank_ms(const BubbleCase& bench) {
   double busiest = 0;
@@ -137,15 +108,6 @@ std::vector<std::shared_ptr<PipelineStage>> timed_stages(const BubbleCase& bench
   return stages;
 }
 
-/// A moment that all ranks agree on, far enough ahead that each is waiting for it.
-Nanoseconds agree_on_start(Group& group, Deadline deadline) {
-  constexpr Nanoseconds kAhead = 5'000'000;
-  group.barrier(deadline);
-  Nanoseconds start = monotonic_now() + kAhead;
-  group.broadcast({reinterpret_cast<std::byte*>(&start), sizeof start}, 0, deadline);
-  return start;
-}
-
 }  // namespace
 
 BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& bench) {
@@ -174,7 +136,7 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
     const Nanoseconds origin = agree_on_start(*group, Deadline::after_seconds(bench.timeout_s));
     sleeper.sleep_until(origin);
     const StepResult& got = executor.run(std::move(microbatches));
-    const RankReport report{got.end, got.peak_chunks, got.spans};
+    const RankReport report{got.end, got.peak_chunks, got.spans, {}};
     const auto reports = group->all_gather_strings(report.pack(), Deadline::after_seconds(bench.timeout_s));
     if (rank.value != 0 || step < bench.warmup_steps) continue;
     BubbleMeasurement measured = combine(bench, origin, reports);

@@ -292,7 +292,16 @@ void Executor::run_recv(MetaStep step) { router_.post(step); }
 
 void Executor::run_batch(MetaStep step) {
   if (has_custom_transfers_) return run_sub_steps(step);
-  router_.batch(program_->rank.sub_steps_of(step));
+  const auto sub_steps = program_->rank.sub_steps_of(step);
+  const Nanoseconds start = options_.record_spans ? monotonic_now() : 0;
+  router_.batch(sub_steps);
+  if (!options_.record_spans) return;
+  const Nanoseconds end = monotonic_now();
+  for (const MetaStep sub_step : sub_steps) {
+    const MetaStepType type = sub_step.type();
+    const bool sends = type == MetaStepType::SEND_FORWARD || type == MetaStepType::SEND_BACKWARD;
+    if (sends) record(EventKind::kSend, sub_step, start, end, sub_step.peer());
+  }
 }
 
 void Executor::run_sub_steps(MetaStep step) {

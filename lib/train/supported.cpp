@@ -11,7 +11,6 @@ void check_supported(const JobConfig& job) {
   refuse(job.mpipe.enabled || job.pipeline.schedule == "mpipe_transpose", "mpipe", "leave the section out");
   refuse(!job.swap.layers.empty(), "swap", "leave the section out");
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");
-  refuse(job.link.latency_us > 0 || job.link.bandwidth_gbps > 0, "link", "leave the section out");
 }
 
 }  // namespace ppctl

@@ -102,7 +102,8 @@ class Trainer {
   void say(const std::string& text) const;
 
   const JobConfig& job_;
-  std::optional<TensorMeter> meter_;  ///< before all that holds tensors
+  std::unique_ptr<Communicator> link_;  ///< null without links that are emulated
+  std::optional<TensorMeter> meter_;    ///< before all that holds tensors
   Schedule schedule_;
   Communicator& communicator_;
   TrainOptions options_;

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "train/agreement.hpp"
+#include "train/job_links.hpp"
 #include "train/supported.hpp"
 #include "train/trainer.hpp"
 
@@ -40,11 +41,15 @@ void check_sample(const JobConfig& job, const ModelSpec& spec) {
 }  // namespace
 
 Trainer::Trainer(const JobConfig& job, Schedule schedule, Communicator& communicator, TrainOptions options)
-    : job_(job), schedule_(std::move(schedule)), communicator_(communicator), options_(std::move(options)) {
-  Transport& transport = communicator.transport();
+    : job_(job),
+      link_(emulate_job_links(communicator, job.link)),
+      schedule_(std::move(schedule)),
+      communicator_(link_ ? *link_ : communicator),
+      options_(std::move(options)) {
+  Transport& transport = communicator_.transport();
   transport.set_status("set-up");
   if (job_.log.memory) meter_.emplace();
-  world_ = communicator.group(all_ranks(transport.size()), "world");
+  world_ = communicator_.group(all_ranks(transport.size()), "world");
   agree(*world_, deadline(), [&] {
     check_supported(job_);
     if (transport.size() != job_.world_size()) {

@@ -100,6 +100,54 @@ TEST(EmulatedLink, HasItsOwnSpeedForEachOrderedPair) {
   });
 }
 
+TEST(EmulatedLink, WithRendezvousBringsNothingUntilTheReceiveHasBeenPostedForAsLong) {
+  for (const bool rendezvous : {false, true}) {
+    run_linked({.latency_us = 80'000, .rendezvous = rendezvous}, [&](Communicator& comm) {
+      if (comm.transport().rank() == 0) {
+        comm.transport().start(send_to(1, 1, 42));
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // The message has crossed, if it was let go.
+      int got = 0;
+      const Nanoseconds begin = monotonic_now();
+      comm.transport().start(receive_from(0, 1, got))->wait(soon(), "receive");
+      EXPECT_EQ(seconds_since(begin) >= 0.08, rendezvous);
+      EXPECT_EQ(got, 42);
+    });
+  }
+}
+
+TEST(EmulatedLink, CarriesARandomMixOfBatchesAndCollectivesExactly) {
+  run_inproc(3, [](Communicator& below) {
+    const auto comm = emulate_links(below, [](int from, int to) {
+      return LinkModel{.latency_us = 50.0 * (from + 1), .bandwidth_gbps = 1.0 + to, .rendezvous = from == 0};
+    });
+    const int rank = comm->transport().rank();
+    const auto group = comm->group(std::vector<int>{0, 1, 2}, "all");
+    for (int round = 0; round < 30; ++round) {
+      const int next = (rank + 1) % 3;
+      const int previous = (rank + 2) % 3;
+      int from_next = -1;
+      int from_previous = -1;
+      const int mine = 100 * round + rank;
+      std::vector<P2POp> ops;
+      ops.push_back(receive_from(next, 1, from_next));
+      ops.push_back(send_to(previous, 1, mine));
+      ops.push_back(receive_from(previous, 2, from_previous));
+      ops.push_back(send_to(next, 2, mine));
+      const RequestPtr batch = comm->transport().start_batch(std::move(ops));
+      double sum = mine;
+      const RequestPtr reduced =
+          group->all_reduce({reinterpret_cast<std::byte*>(&sum), sizeof sum}, ElementType::kFloat64);
+      batch->wait(soon(), "batch");
+      reduced->wait(soon(), "sum");
+      EXPECT_EQ(from_next, 100 * round + next);
+      EXPECT_EQ(from_previous, 100 * round + previous);
+      EXPECT_EQ(sum, 300.0 * round + 3);
+    }
+  });
+}
+
 TEST(EmulatedLink, LeavesCollectivesExact) {
   run_inproc(4, [](Communicator& below) {
     const auto comm = emulate_links(below, LinkModel{.latency_us = 100, .bandwidth_gbps = 10});

@@ -58,7 +58,7 @@ fsdp: {reduce: microbatch, reshard_after_forward: true}
 precision: {param: bfloat16, reduce: bfloat16}
 recompute: {attention: true, mlp: true, every: 2}
 swap: {layers: [0, 3], tier: file, folder: spill}
-link: {latency_us: 10, bandwidth_gbps: 2.5}
+link: {latency_us: 10, bandwidth_gbps: 2.5, rendezvous: true, pairs: [{from: 0, to: 7, latency_us: 5}]}
 optimizer: {name: adamw, lr: 2.0e-3, betas: [0.8, 0.99], eps: 1.0e-6, weight_decay: 0.2, decay: all, clip_norm: 0, skip_nonfinite: true}
 lr_schedule: {kind: wsd, warmup_steps: 5, total_steps: 90, final_ratio: 0.1, decay_steps: 20}
 checkpoint: {folder: out, every: 10, keep: 3, export: final, resume: false}
@@ -104,6 +104,11 @@ sample: {prompt: "Once", tokens: 10, temperature: 0, top_k: 0}
   EXPECT_THAT(job.swap.layer_list, ElementsAre(0, 3));
   EXPECT_EQ(job.swap.folder, here + "spill");
   EXPECT_EQ(job.link.bandwidth_gbps, 2.5);
+  EXPECT_TRUE(job.link.rendezvous);
+  ASSERT_EQ(job.link.pairs.size(), 1U);
+  EXPECT_EQ(job.link.pairs[0].to, 7);
+  EXPECT_EQ(job.link.pairs[0].latency_us, 5);
+  EXPECT_EQ(job.link.pairs[0].bandwidth_gbps, 0);
   EXPECT_EQ(job.optimizer.beta2, 0.99);
   EXPECT_EQ(job.optimizer.decay, "all");
   EXPECT_TRUE(job.optimizer.skip_nonfinite);
