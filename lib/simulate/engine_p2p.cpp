@@ -6,6 +6,30 @@
 #include "simulate/engine.hpp"
 
 namespace ppctl {
+namespace {
+
+/// The send or the receive of the message that `step` sends, receives or produces. Others, whose stage is the same at
+/// both ends, as they are.
+MetaStep end_of(MetaStep step, bool sends) {
+  const int stage = step.stage().value;
+  switch (step.type()) {
+    case MetaStepType::FORWARD:
+    case MetaStepType::SEND_FORWARD:
+      return sends ? step : MetaStep(MetaStepType::RECV_FORWARD, StageId(stage + 1), step.microbatch());
+    case MetaStepType::RECV_FORWARD:
+      return sends ? MetaStep(MetaStepType::SEND_FORWARD, StageId(stage - 1), step.microbatch()) : step;
+    case MetaStepType::BACKWARD:
+    case MetaStepType::BACKWARD_INPUT:
+    case MetaStepType::SEND_BACKWARD:
+      return sends ? step : MetaStep(MetaStepType::RECV_BACKWARD, StageId(stage - 1), step.microbatch());
+    case MetaStepType::RECV_BACKWARD:
+      return sends ? MetaStep(MetaStepType::SEND_BACKWARD, StageId(stage + 1), step.microbatch()) : step;
+    default:
+      return step;
+  }
+}
+
+}  // namespace
 
 void SimulationEngine::post_p2p(int rank, MetaStep step) {
   check_step(rank, step);
@@ -62,8 +86,8 @@ void SimulationEngine::start_transfer(double* cell, int from, int to, TransferCo
     link_free = start + costs.occupancy_ms;
   }
   const double arrival = start + costs.occupancy_ms + costs.latency_ms;
-  record(from, start, arrival, EventKind::kSend, step, 2, to);
-  record(to, start, arrival, EventKind::kRecv, step, 2, from);
+  record(from, start, arrival, EventKind::kSend, end_of(step, /*sends=*/true), 2, to);
+  record(to, start, arrival, EventKind::kRecv, end_of(step, /*sends=*/false), 2, from);
   arrive(cell, to, arrival);
 }
 
