@@ -94,6 +94,7 @@ CostModel costs_of(const OverlapBenchOptions& options, int num_stages) {
   stage.dx_ms = options.backward_ms + exchanges_ms;
   stage.dw_ms = 0;
   stage.backward_exchange_ms = exchanges_ms;
+  stage.exchanges = 2.0 * options.layers;
   stage.output_bytes = 1e6;
   CostModel costs = uniform_costs(num_stages, stage);
   if (options.message_ms > 0) costs.link.bandwidth_gbps = stage.output_bytes * 8 / (options.message_ms * 1e6);

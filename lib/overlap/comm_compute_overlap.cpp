@@ -25,6 +25,10 @@ HookNames names_of(ExchangeKind kind, OverlapSide side, bool is_recomputed) {
                   : HookNames{"D (before the combine's backward)", "C (before the experts' backward)"};
 }
 
+std::string failure_text(OverlapSide side, const std::string& reason) {
+  return fmt::format("the {} of the pair failed: {}", to_string(side), reason);
+}
+
 }  // namespace
 
 ExchangeHooks::~ExchangeHooks() {
@@ -85,7 +89,7 @@ void CommComputeOverlap::note_failure(OverlapSide side) {
     if (first) first_failed_ = side;
   }
   coordinator_.fail(side, mine.text);
-  if (first && options_.on_failure) options_.on_failure(mine.text);
+  if (first && options_.on_failure) options_.on_failure(failure_text(side, mine.text));
 }
 
 CommComputeOverlap::Counts CommComputeOverlap::run(const std::function<void()>& forward,
@@ -110,7 +114,7 @@ void CommComputeOverlap::report() const {
   const OverlapSide other = first_failed_ == OverlapSide::kForward ? OverlapSide::kBackward : OverlapSide::kForward;
   const Side& first = sides_[static_cast<std::size_t>(*first_failed_)];
   const Side& second = sides_[static_cast<std::size_t>(other)];
-  std::string text = fmt::format("the {} of the pair failed: {}", to_string(*first_failed_), first.text);
+  std::string text = failure_text(*first_failed_, first.text);
   text += second.error ? fmt::format("; and its {}: {}", to_string(other), second.text)
                        : fmt::format("; its {} was done", to_string(other));
   try {

@@ -25,8 +25,8 @@ struct OverlapWindow {
 
 struct OverlapOptions {
   double timeout_s = 300;  ///< of each meeting
-  /// Called once in a window, by the side that fails first, with its reason: ends the waits for other ranks that the
-  /// other side may be in (Transport::abort).
+  /// Called once in a window, by the side that fails first, with a text that names it and its reason: ends the waits
+  /// for other ranks that the other side may be in (Transport::abort).
   std::function<void(std::string_view)> on_failure;
 };
 

@@ -21,12 +21,15 @@ void run_without_backtrace(const std::function<void()>& body) {
 }  // namespace
 
 OverlappedPairs::OverlappedPairs(Transport& transport, double timeout_s)
-    : overlap_({timeout_s, [&transport](std::string_view reason) { transport.abort(reason); }}) {}
+    : overlap_({timeout_s, [this, &transport](std::string_view reason) {
+                  transport.abort(fmt::format("{}: {}", status_, reason));
+                }}) {}
 
 void OverlappedPairs::run(StepContext& context) {
   const auto sub_steps = context.sub_steps();
   Exchanges& of_backward = exchanges_[sub_steps[0].stage().value];
   Exchanges& of_forward = exchanges_[sub_steps[1].stage().value];
+  status_ = context.status();
   const at::ThreadLocalState state;
   context.run_pair([&](const auto& backward, const auto& forward) {
     const auto forward_here = [&] {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 
 #include "comm/transport.hpp"
 #include "overlap/comm_compute_overlap.hpp"
@@ -37,6 +38,7 @@ class OverlappedPairs {
 
   void run(StepContext& context);
 
+  std::string status_;  ///< of the rank, while a pair runs
   CommComputeOverlap overlap_;
   std::map<int, Exchanges> exchanges_;  ///< by stage
 };

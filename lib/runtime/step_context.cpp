@@ -10,6 +10,8 @@ PipelineRank StepContext::rank() const { return executor_.rank(); }
 
 std::int64_t StepContext::step_number() const { return executor_.step_number_; }
 
+const std::string& StepContext::status() const { return executor_.status_; }
+
 PipelineStage& StepContext::stage() const { return executor_.stage_of(step_); }
 
 const Microbatch& StepContext::microbatch() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "base/ids.hpp"
 #include "model/stage_module.hpp"
@@ -25,6 +26,8 @@ class StepContext {
   PipelineRank rank() const;
   /// Number of the training step (Microbatch::step).
   std::int64_t step_number() const;
+  /// What the rank is doing ("step 12, 3F4"), as other ranks see it.
+  const std::string& status() const;
   /// The step's stage. REQUIRES: the step has one.
   PipelineStage& stage() const;
   /// The step's microbatch. REQUIRES: the step has one.

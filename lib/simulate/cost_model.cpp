@@ -27,6 +27,7 @@ void check_stage(const StageCosts& stage) {
   check_cost(stage.dw_ms, "a stage's dw time");
   check_cost(stage.forward_exchange_ms, "a stage's forward exchange time");
   check_cost(stage.backward_exchange_ms, "a stage's backward exchange time");
+  check_cost(stage.exchanges, "a stage's number of exchanges");
   check_cost(stage.all_gather_ms, "a stage's all-gather time");
   check_cost(stage.reduce_scatter_ms, "a stage's reduce-scatter time");
   check_cost(stage.activation_bytes, "a stage's activation size");
@@ -43,6 +44,7 @@ constexpr double StageCosts::* kWork[] = {&StageCosts::forward_ms,
                                           &StageCosts::dw_ms,
                                           &StageCosts::forward_exchange_ms,
                                           &StageCosts::backward_exchange_ms,
+                                          &StageCosts::exchanges,
                                           &StageCosts::all_gather_ms,
                                           &StageCosts::reduce_scatter_ms,
                                           &StageCosts::activation_bytes,
@@ -89,13 +91,6 @@ CostModel resplit_costs(const CostModel& costs, int num_stages) {
     result.stages.push_back(scaled(costs.stages[origin(stage)], 1.0 / heirs[origin(stage)]));
   }
   return result;
-}
-
-double overlapped_pair_ms(const CostModel& costs, const StageCosts& backward, const StageCosts& forward) {
-  const double backward_ms = backward.dx_ms + backward.dw_ms;
-  const double hidden = std::min(forward.forward_exchange_ms, backward_ms - backward.backward_exchange_ms) +
-                        std::min(backward.backward_exchange_ms, forward.forward_ms - forward.forward_exchange_ms);
-  return costs.overlap_factor * (backward_ms + forward.forward_ms - hidden);
 }
 
 std::vector<ChunkCosts> chunk_costs(const CostModel& costs) {

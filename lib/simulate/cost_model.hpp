@@ -17,6 +17,7 @@ struct StageCosts {
   double forward_exchange_ms =
       0;  ///< the part of forward_ms that is all-to-all, hidden beside the other half of an overlapped pair
   double backward_exchange_ms = 0;  ///< the same of dx_ms + dw_ms
+  double exchanges = 0;             ///< all-to-alls in a forward, and as many in a backward; 0: not known
   double all_gather_ms = 0;         ///< UNSHARD, once a step
   double reduce_scatter_ms = 0;     ///< REDUCE_GRAD, once a step
   double activation_bytes =
@@ -63,8 +64,9 @@ CostModel uniform_costs(int num_stages, const StageCosts& stage, double p2p_ms =
 /// takes the shape of the stage that covers its place. REQUIRES: costs.stages is not empty, num_stages >= 1.
 CostModel resplit_costs(const CostModel& costs, int num_stages);
 
-/// Milliseconds of an overlapped pair: overlap_factor · (B + F − hidden), where each half hides its exchange beside the
-/// other's compute.
+/// Milliseconds of an overlapped pair, times overlap_factor. Where the numbers of exchanges are known, its two halves
+/// take turns at each of them as CommComputeOverlap has them do, with compute divided evenly between exchanges; else it
+/// is B + F − hidden, where each half hides its exchange beside the other's compute.
 double overlapped_pair_ms(const CostModel& costs, const StageCosts& backward, const StageCosts& forward);
 
 /// What generators that search by cost see.

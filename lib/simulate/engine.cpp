@@ -147,9 +147,11 @@ bool SimulationEngine::run_overlapped(int rank, MetaStep composite) {
       add_chunk(rank, route.activation_bytes);
       forward.forward_ms += stage.forward_ms;
       forward.forward_exchange_ms += stage.forward_exchange_ms;
+      forward.exchanges += stage.exchanges;
     } else {
       if (sub.type() != MetaStepType::BACKWARD_WEIGHT) {
         backward.dx_ms += stage.dx_ms;
+        backward.exchanges += stage.exchanges;
         backward.backward_exchange_ms += std::min(stage.backward_exchange_ms, compute_ms(sub.type(), route));
       }
       if (sub.type() != MetaStepType::BACKWARD_INPUT) backward.dw_ms += stage.dw_ms;

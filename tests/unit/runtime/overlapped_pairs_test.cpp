@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -110,8 +111,10 @@ class WatchingModule : public StageModule {
   bool fails_;
 };
 
-/// Runs a step of two ranks under 1F1B with pairs; `look` sees each rank's module and meter afterwards.
-void run_watched(bool fails, const std::function<void(const WatchingModule&, const TensorMeter&)>& look) {
+/// Runs a step of two ranks under 1F1B with pairs; `look` sees each rank's module and meter afterwards, `texts` gets
+/// what each rank throws.
+void run_watched(bool fails, const std::function<void(const WatchingModule&, const TensorMeter&)>& look,
+                 std::array<std::string, 2>* texts = nullptr) {
   run_inproc(2, [&](Communicator& communicator) {
     const int rank = communicator.transport().rank();
     const TensorMeter meter;
@@ -121,7 +124,12 @@ void run_watched(bool fails, const std::function<void(const WatchingModule&, con
     options.passes.overlap_b_f = true;
     options.executor.timeout_s = 60;
     Schedule1F1B pipeline(std::make_shared<PipelineStage>(module, rank, 2), 8, communicator, options);
-    pipeline.run({at::zeros({8, 1})});
+    try {
+      pipeline.run({at::zeros({8, 1})});
+    } catch (const Error& error) {
+      if (texts != nullptr) (*texts)[static_cast<std::size_t>(rank)] = error.what();
+      throw;
+    }
     look(*module, meter);
   });
 }
@@ -139,17 +147,16 @@ TEST(OverlappedPairs, RunForwardsOnOneSecondThreadInTheStateOfTheFirst) {
 }
 
 TEST(OverlappedPairs, NameRankStepAndBothSidesWhenAnOperatorFails) {
-  try {
-    run_watched(true, [](const WatchingModule&, const TensorMeter&) {});
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
-    EXPECT_NE(text.find("step 0"), std::string::npos) << text;
-    EXPECT_NE(text.find("the forward of the pair failed"), std::string::npos) << text;
-    EXPECT_NE(text.find("its backward"), std::string::npos) << text;
+  std::array<std::string, 2> texts;
+  EXPECT_THROW(run_watched(true, [](const WatchingModule&, const TensorMeter&) {}, &texts), Error);
+  EXPECT_TRUE(texts[1].starts_with("rank 1, step 0, ")) << texts[1];
+  EXPECT_NE(texts[1].find("the forward of the pair failed: "), std::string::npos) << texts[1];
+  EXPECT_NE(texts[1].find("its backward"), std::string::npos) << texts[1];
+  for (const std::string& text : texts) {
     EXPECT_EQ(text.find("Exception raised from"), std::string::npos) << "a backtrace: " << text;
   }
+  // The other rank is told at once, unless it was done.
+  if (!texts[0].empty()) EXPECT_NE(texts[0].find("rank 1 failed: step 0, "), std::string::npos) << texts[0];
 }
 
 }  // namespace
