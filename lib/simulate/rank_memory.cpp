@@ -50,8 +50,8 @@ class RankWalk {
     for (const MetaStep step : steps_.steps) {
       if (step.type() == MetaStepType::BATCH_SEND_RECV) {
         batch_send_recv(step);
-      } else if (is_composite(step.type())) {
-        for (const MetaStep sub : steps_.sub_steps_of(step)) walk(sub, step);
+      } else if (step.type() == MetaStepType::OVERLAP_B_F) {
+        overlapped_pair(step);
       } else {
         walk(step, step);
       }
@@ -132,6 +132,18 @@ class RankWalk {
     if (memory.input_held == HeldUntil::kBackward) release(upstream(step));
     if ((whole ? memory.gradient_held : memory.divided_gradient_held) == HeldUntil::kBackward)
       release(downstream(step));
+  }
+
+  /// Two threads: at worst, both halves are at their peaks at once.
+  void overlapped_pair(MetaStep pair) {
+    std::int64_t both = 0;
+    for (const MetaStep sub : steps_.sub_steps_of(pair)) {
+      const bool is_forward = sub.type() == MetaStepType::FORWARD;
+      both += is_forward ? stage(sub).forward.peak : stage(sub).backward.peak;
+      if (!is_forward) held(sub).before_weight_grads();
+    }
+    note(both, pair);
+    for (const MetaStep sub : steps_.sub_steps_of(pair)) walk(sub, pair);
   }
 
   void backward_weight(MetaStep step, MetaStep shown) {

@@ -32,7 +32,8 @@ struct MemoryModel {
 MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vector<int> layer_counts);
 
 /// Bytes on one rank. What lives between steps is exact; so is the peak for the built-in layers, in the order in which
-/// the executor runs the schedule. Not counted: memory that is no tensor and no receive buffer (the program, scratch of
+/// the executor runs the schedule; in an overlapped pair it is a bound, since its two threads may be at their fullest
+/// moments at different times. Not counted: memory that is no tensor and no receive buffer (the program, scratch of
 /// kernels, the transport's copies of messages).
 struct RankMemory {
   // all the time

@@ -43,9 +43,15 @@ TEST(OverlapBench, AccountsForEveryStepExchangeAndMessage) {
           const bool backward = event.kind == EventKind::kBackward || event.kind == EventKind::kOverlapped;
           work += forward || backward;
           // A step takes at least what its layers compute and, alone, what its exchanges take.
-          if (forward) EXPECT_GE(event.end_ms - event.start_ms, 0.8);
-          if (backward) EXPECT_GE(event.end_ms - event.start_ms, 1.6);
-          if (forward && !overlap) EXPECT_GE(event.end_ms - event.start_ms, 0.8 + 0.4);
+          if (forward) {
+            EXPECT_GE(event.end_ms - event.start_ms, 0.8);
+          }
+          if (backward) {
+            EXPECT_GE(event.end_ms - event.start_ms, 1.6);
+          }
+          if (forward && !overlap) {
+            EXPECT_GE(event.end_ms - event.start_ms, 0.8 + 0.4);
+          }
           compute_ms += forward ? 0.8 : backward ? 1.6 : 0.0;
         }
         EXPECT_EQ(work, 2 * 2 * 4);

@@ -156,7 +156,9 @@ TEST(OverlappedPairs, NameRankStepAndBothSidesWhenAnOperatorFails) {
     EXPECT_EQ(text.find("Exception raised from"), std::string::npos) << "a backtrace: " << text;
   }
   // The other rank is told at once, unless it was done.
-  if (!texts[0].empty()) EXPECT_NE(texts[0].find("rank 1 failed: step 0, "), std::string::npos) << texts[0];
+  if (!texts[0].empty()) {
+    EXPECT_NE(texts[0].find("rank 1 failed: step 0, "), std::string::npos) << texts[0];
+  }
 }
 
 }  // namespace

@@ -145,5 +145,21 @@ TEST(MemoryWatch, IsNothingWhereItIsOff) {
   EXPECT_EQ(log.steps.back().tensor_peak_mib, 0.0);
 }
 
+TEST(MemoryWatch, PlansABoundWhereTheHalvesOfAPairRunAtOnce) {
+  const TemporaryFolder folder;
+  const RunLog log =
+      run_job(tiny_job(folder.write("text", some_text()), larger({"parallel.pp=2", "pipeline.schedule=interleaved_1f1b",
+                                                                  "pipeline.chunks=2", "pipeline.overlap_b_f=true"})));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const RankMemory& plan = log.result.planned_memory[rank];
+    const MemoryPart& measured = log.result.measured_memory[rank];
+    EXPECT_EQ(measured.between_steps, static_cast<double>(plan.tensors_between_steps()));
+    // Some tensors of a few bytes are in no plan.
+    EXPECT_LE(measured.peak, 1.02 * static_cast<double>(plan.tensors_at_peak())) << plan.peak_step;
+    EXPECT_GE(measured.peak, 0.5 * static_cast<double>(plan.tensors_at_peak())) << plan.peak_step;
+    EXPECT_EQ(measured.buffers, static_cast<double>(plan.buffers));
+  }
+}
+
 }  // namespace
 }  // namespace ppctl
