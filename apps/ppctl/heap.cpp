@@ -11,10 +11,12 @@ namespace {
 
 constexpr const char* kVariable = "GLIBC_TUNABLES";
 
-// Thresholds of 4 GiB keep all tensors but the largest on the heap; it grows by 64 MiB.
+// Thresholds of 4 GiB keep all tensors but the largest on the heap; it grows by 64 MiB. There is one heap: those of
+// other threads could hold no large tensors, and the second thread of an overlapped pair allocates as much as the
+// first.
 constexpr const char* kTunables =
     "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296:"
-    "glibc.malloc.top_pad=67108864";
+    "glibc.malloc.top_pad=67108864:glibc.malloc.arena_max=1";
 
 }  // namespace
 

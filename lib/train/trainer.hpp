@@ -10,6 +10,7 @@
 #include "comm/mesh_groups.hpp"
 #include "comm/transport.hpp"
 #include "config/job_config.hpp"
+#include "runtime/overlapped_exchange.hpp"
 #include "runtime/overlapped_pairs.hpp"
 #include "runtime/stage_replicas.hpp"
 #include "runtime/tied_weights.hpp"
@@ -122,9 +123,10 @@ class Trainer {
   std::optional<LrSchedule> lr_schedule_;
   std::optional<AdamW> optimizer_;
 
-  std::unique_ptr<ExpertExchange> expert_exchange_;  ///< null where ep is 1
-  std::unique_ptr<Fsdp> fsdp_;                       ///< null where dp_shard is 1
-  std::unique_ptr<OverlappedPairs> pairs_;           ///< null without pipeline.overlap_b_f
+  std::unique_ptr<ExpertExchange> expert_exchange_;      ///< null where ep is 1
+  std::unique_ptr<Fsdp> fsdp_;                           ///< null where dp_shard is 1
+  std::unique_ptr<OverlappedPairs> pairs_;               ///< null without pipeline.overlap_b_f
+  std::unique_ptr<ExpertExchange> overlapped_exchange_;  ///< null unless there is both of them
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<TiedWeights> tied_;
   std::unique_ptr<StageReplicas> stage_replicas_;

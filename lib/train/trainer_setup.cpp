@@ -107,6 +107,9 @@ void Trainer::connect() {
   const int replica = mesh_.index(MeshAxis::kDp, rank);
   const at::ScalarType reduce_dtype = dtype_named(job_.precision.reduce);
   axes_.emplace(communicator_, mesh_);
+  if (job_.pipeline.overlap_b_f) {
+    pairs_ = std::make_unique<OverlappedPairs>(communicator_.transport(), job_.timeout_s);
+  }
   connect_experts();
   tied_ = std::make_unique<TiedWeights>(communicator_, axes_->along(MeshAxis::kPipeline), by_stage,
                                         fmt::format("tied {}", replica));
@@ -132,8 +135,7 @@ void Trainer::connect() {
   executor_options.timeout_s = job_.timeout_s;
   executor_options.validates = job_.pipeline.post_validation;
   executor_ = std::make_unique<Executor>(schedule_, pipeline_ranks_, model_->stages(), executor_options);
-  if (job_.pipeline.overlap_b_f) {
-    pairs_ = std::make_unique<OverlappedPairs>(communicator_.transport(), job_.timeout_s);
+  if (pairs_) {
     executor_->register_custom_function(MetaStepType::OVERLAP_B_F, pairs_->function());
   }
   if (job_.parallel.dp_shard > 1) {
@@ -172,7 +174,9 @@ void Trainer::connect_experts() {
   if (mesh_.size(MeshAxis::kExpert) == 1) return;
   const std::vector<int>& ranks = axes_->along(MeshAxis::kExpert).world_ranks();
   expert_exchange_ = std::make_unique<GroupExpertExchange>(communicator_, ranks, job_.timeout_s);
-  for (const StagePtr& stage : model_->stages()) stage->module().set_expert_exchange(expert_exchange_.get());
+  if (pairs_) overlapped_exchange_ = std::make_unique<OverlappedExchange>(*expert_exchange_, pairs_->overlap());
+  ExpertExchange* exchange = overlapped_exchange_ ? overlapped_exchange_.get() : expert_exchange_.get();
+  for (const StagePtr& stage : model_->stages()) stage->module().set_expert_exchange(exchange);
 }
 
 std::int64_t Trainer::total_steps() const {

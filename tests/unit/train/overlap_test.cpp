@@ -61,5 +61,30 @@ TEST(TrainOverlapped, ChangesNoBitOverSlowLinks) {
   }
 }
 
+const std::vector<std::string> kExperts{"model.family=mixtral",        "model.num_local_experts=4",
+                                        "model.num_experts_per_tok=2", "model.output_router_logits=true",
+                                        "parallel.dp_replicate=2",     "parallel.ep=2"};
+
+TEST(TrainOverlapped, ChangesNoBitOfAMixtureOfExpertsWhoseRanksExchangeTokens) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", some_text());
+  const auto base = with(with(kInterleaved, {"batch.global_size=16"}), kExperts);
+  const Bits plain = bits_of(text, base);
+  EXPECT_EQ(plain.losses.size(), 4U);
+  EXPECT_EQ(bits_of(text, with(base, {"pipeline.overlap_b_f=true"})), plain);
+  EXPECT_EQ(bits_of(text, with(base, {"pipeline.overlap_p2p=true", "pipeline.duplex=true"})), plain);
+  const auto all = with(base, {"pipeline.overlap_b_f=true", "pipeline.overlap_p2p=true"});
+  EXPECT_EQ(bits_of(text, all), plain);
+  EXPECT_EQ(bits_of(text, with(all, {"link.latency_us=100", "link.bandwidth_gbps=1"})), plain);
+  EXPECT_EQ(bits_of(text, with(all, {"recompute=full"})), plain);
+}
+
+TEST(TrainOverlapped, ChangesNoBitWhereStagesHaveDifferentNumbersOfLayers) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", some_text());
+  const auto base = with(with(kInterleaved, {"batch.global_size=16", "pipeline.layers=[2, 1, 0, 1]"}), kExperts);
+  EXPECT_EQ(bits_of(text, with(base, {"pipeline.overlap_b_f=true"})), bits_of(text, base));
+}
+
 }  // namespace
 }  // namespace ppctl
