@@ -19,6 +19,7 @@ std::string memory_terms(const JobConfig& job) {
   if (job.parallel.dp_shard > 1) {
     text += fmt::format(", dp_shard {}, reduce {} in {}", job.parallel.dp_shard, job.fsdp.reduce, job.precision.reduce);
   }
+  if (job.parallel.ep > 1) text += fmt::format(", ep {} with balanced routing", job.parallel.ep);
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <cmath>
 
 #include "arch/declare.hpp"
@@ -168,15 +170,12 @@ TEST(DecoderStage, TakesPositionsFromTheMicrobatch) {
   EXPECT_GT(std::abs(train({stage}, microbatch).loss_sum - expected), 1e-3 * expected);
 }
 
-TEST(DecoderStage, LeavesGradientsOfFrozenParametersAtZeroAndTheOthersAsTheyAre) {
+/// Freezes the parameters of which `is_frozen` says so, and compares with a stage of which none is.
+void expect_frozen(const ModelSpec& spec, const std::function<bool(const std::string&)>& is_frozen) {
   const Microbatch microbatch = microbatch_of(at::randint(19, {2, 18}, at::kLong), 0, 2);
-  const auto free = whole(llama({{"attention_bias", "true"}}));
-  const auto frozen = whole(llama({{"attention_bias", "true"}}));
+  const auto free = whole(spec);
+  const auto frozen = whole(spec);
   train({free}, microbatch);
-  const auto is_frozen = [](const std::string& name) {
-    return name.find("embed_tokens") != std::string::npos || name.find("layers.0.") != std::string::npos ||
-           name.find("k_proj") != std::string::npos || name.find("norm") != std::string::npos;
-  };
   for (ParameterGroup* group : frozen->parameter_groups()) {
     for (Parameter& parameter : group->parameters()) parameter.trainable = !is_frozen(parameter.name);
   }
@@ -201,6 +200,27 @@ TEST(DecoderStage, LeavesGradientsOfFrozenParametersAtZeroAndTheOthersAsTheyAre)
       }
     }
   }
+}
+
+TEST(DecoderStage, LeavesGradientsOfFrozenParametersAtZeroAndTheOthersAsTheyAre) {
+  expect_frozen(llama({{"attention_bias", "true"}}), [](const std::string& name) {
+    return name.find("embed_tokens") != std::string::npos || name.find("layers.0.") != std::string::npos ||
+           name.find("k_proj") != std::string::npos || name.find("norm") != std::string::npos;
+  });
+}
+
+TEST(DecoderStage, LeavesGradientsOfFrozenExpertsAtZeroAndTheOthersAsTheyAre) {
+  const ModelSpec spec = parse_model_keys("mixtral", {{"vocab_size", "19"},
+                                                      {"hidden_size", "24"},
+                                                      {"intermediate_size", "20"},
+                                                      {"num_hidden_layers", "2"},
+                                                      {"num_attention_heads", "4"},
+                                                      {"num_local_experts", "4"},
+                                                      {"num_experts_per_tok", "2"}});
+  expect_frozen(spec, [](const std::string& name) {
+    return name.find("experts.1.w3") != std::string::npos || name.find("experts.2.") != std::string::npos ||
+           name.find("layers.1.block_sparse_moe.gate") != std::string::npos;
+  });
 }
 
 TEST(DecoderStage, WithoutTrainableParametersRunsForwardAndBackward) {
