@@ -165,6 +165,7 @@ CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Pla
   }
   costs.p2p_ms = options.p2p_ms;
   set_links(options, job, costs);
+  if (model.known() && options.gives_times()) add_exchanges(model.memory_model(placement), costs);
   costs.overlap_factor = options.pair_factor;
   return costs;
 }

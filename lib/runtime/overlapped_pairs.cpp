@@ -29,6 +29,7 @@ void OverlappedPairs::run(StepContext& context) {
   const auto sub_steps = context.sub_steps();
   Exchanges& of_backward = exchanges_[sub_steps[0].stage().value];
   Exchanges& of_forward = exchanges_[sub_steps[1].stage().value];
+  if (of_forward.forward == 0 && of_backward.backward == 0) return context.run_default();
   status_ = context.status();
   const at::ThreadLocalState state;
   context.run_pair([&](const auto& backward, const auto& forward) {

@@ -47,4 +47,26 @@ CostModel model_costs(const MemoryModel& model) {
   return costs;
 }
 
+void add_exchanges(const MemoryModel& model, CostModel& costs) {
+  if (model.experts.count == 1) return;
+  constexpr double kBytesPerGbpsMs = 125'000.0;  // 1 Gbit/s moves so many bytes a millisecond
+  const ModelSpec& spec = model.spec;
+  const auto rows = static_cast<double>(model.shape.tokens() * spec.experts_per_token);
+  const double bytes_to_each = rows * static_cast<double>(spec.hidden_size * model.shape.element_bytes) /
+                               static_cast<double>(model.experts.count);
+  const double bandwidth = costs.link.bandwidth_gbps;
+  const double exchange_ms =
+      costs.link.latency_ms + (bandwidth > 0 ? bytes_to_each / (bandwidth * kBytesPerGbpsMs) : 0.0);
+  for (std::size_t i = 0; i < costs.stages.size(); ++i) {
+    const StageRange range = model.range_of(static_cast<int>(i));
+    StageCosts& stage = costs.stages[i];
+    for (std::int64_t layer = range.first_layer; layer < range.last_layer; ++layer) {
+      if (spec.has_experts(layer)) stage.exchanges += 2;
+    }
+    stage.forward_exchange_ms = stage.backward_exchange_ms = stage.exchanges * exchange_ms;
+    stage.forward_ms += stage.forward_exchange_ms;
+    stage.dx_ms += stage.backward_exchange_ms;
+  }
+}
+
 }  // namespace ppctl

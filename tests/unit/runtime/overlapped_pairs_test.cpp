@@ -80,8 +80,8 @@ TEST(OverlappedPairs, CountTheirTimeOnceAndDrawTheForwardBesideTheBackward) {
     EXPECT_LE(main_lane, result.busy) << "on rank " << executor.rank().value;
   };
   toy::train(job);
-  EXPECT_EQ(forwards_beside,
-            2 * (2 + 3));  // Ranks of 1F1B with four microbatches pair all forwards but the first ones.
+  // The first pair of each rank; it shows that there are no exchanges, and so nothing to hide in the others.
+  EXPECT_EQ(forwards_beside, 2);
 }
 
 /// Notes the threads and the thread-local state of forwards.
@@ -93,7 +93,7 @@ class WatchingModule : public StageModule {
     saved.push(at::zeros({1000}, at::kFloat));
     threads_.insert(std::this_thread::get_id());
     if (at::GradMode::is_enabled()) grad_mode_seen_ = true;
-    if (fails_ && microbatch.index == 2) at::zeros({2}).mm(at::zeros({3}));
+    if (fails_ && microbatch.index == 1) at::zeros({2}).mm(at::zeros({3}));
     if (loss != nullptr) loss->num_labels = 1;
     return is_last_ ? TensorList{} : TensorList{at::zeros({4}, at::kFloat)};
   }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "simulate/cost_model.hpp"
+#include "arch/family.hpp"
+#include "simulate/model_costs.hpp"
 
 namespace ppctl {
 namespace {
@@ -50,6 +51,31 @@ TEST(OverlappedPair, WithoutNumbersOfExchangesHidesAllThatTheOtherSidesComputeCa
   EXPECT_DOUBLE_EQ(overlapped_pair_ms({}, b, f), 16 + 8 + (12 - 8));
   b.exchanges = 4;  // of one side alone
   EXPECT_DOUBLE_EQ(overlapped_pair_ms({}, b, f), 16 + 8 + (12 - 8));
+}
+
+TEST(OverlappedPair, HasTheExchangesOfLayersWithExpertsOverTheLinkOfThePlan) {
+  MemoryModel model;
+  model.spec = parse_model_keys("mixtral", {{"vocab_size", "32"},
+                                            {"hidden_size", "32"},
+                                            {"intermediate_size", "24"},
+                                            {"num_hidden_layers", "3"},
+                                            {"num_attention_heads", "2"},
+                                            {"num_local_experts", "4"},
+                                            {"num_experts_per_tok", "2"}});
+  model.layer_counts = {2, 1};
+  model.shape = {.samples = 5, .sequence = 25, .element_bytes = 4};
+  CostModel costs = uniform_costs(2, {.forward_ms = 10, .dx_ms = 10, .dw_ms = 5});
+  costs.link = {.latency_ms = 0.5, .bandwidth_gbps = 0.128};
+  add_exchanges(model, costs);
+  EXPECT_EQ(costs.stages[0].exchanges, 0) << "all experts are on every rank";
+  model.experts.count = 2;
+  add_exchanges(model, costs);
+  // Half of 125 tokens' 2 rows of 128 bytes: 16,000 bytes, which take 1 ms.
+  EXPECT_EQ(costs.stages[0].exchanges, 4);
+  EXPECT_EQ(costs.stages[1].exchanges, 2);
+  EXPECT_DOUBLE_EQ(costs.stages[0].forward_ms, 10 + 4 * 1.5);
+  EXPECT_DOUBLE_EQ(costs.stages[1].dx_ms, 10 + 2 * 1.5);
+  EXPECT_DOUBLE_EQ(costs.stages[1].backward_exchange_ms, 3);
 }
 
 }  // namespace
