@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Trains a job with and without pipeline.overlap_b_f in turns, on real compute, and prints the ratio of their step times.
+r"""Trains a job with and without pipeline.overlap_b_f in turns, on real compute, and prints the ratio of their step times.
 
-    scripts/bench_overlap.py --config configs/quickstart.yaml --ranks 2 --set parallel.pp=2 --set pipeline.schedule=interleaved_1f1b
+    scripts/bench_overlap.py --config configs/experts.yaml --ranks 4 --set eval.every=0
+    scripts/bench_overlap.py --config configs/quickstart.yaml --ranks 2 --set parallel.pp=2 --set pipeline.schedule=interleaved_1f1b \
+        --set pipeline.chunks=2 --set eval.every=0 --set sample.tokens=1
 
 A pair is one run without and one with; every other pair has them in the other order. A run's time is the median of its steps after --skip;
 its CPU seconds are those of all its processes. Losses must be equal to the last bit. Needs python3's standard library only.
@@ -23,7 +25,7 @@ def run(options, overlapped):
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "run.jsonl"
         sets = [f"steps={options.steps}", f"pipeline.overlap_b_f={'true' if overlapped else 'false'}"] + options.set
-        command = [ROOT / "scripts/mpirun", "-np", options.ranks, ROOT / "build/release/bin/ppctl", "train", "--config", options.config,
+        command = [ROOT / "scripts/mpirun", "-np", options.ranks, options.binary, "train", "--config", options.config,
                    "--log-json", log]
         for value in sets:
             command += ["--set", value]
@@ -42,6 +44,7 @@ def run(options, overlapped):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", required=True)
+    parser.add_argument("--binary", default=ROOT / "build/release/bin/ppctl")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=12)
