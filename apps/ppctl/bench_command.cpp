@@ -3,11 +3,39 @@
 #include <memory>
 
 #include "commands.hpp"
+#include "config/load.hpp"
 #include "engine_loader.hpp"
+#include "job_schedule.hpp"
 
 namespace ppctl {
-
 namespace {
+
+/// Without a subcommand: what the layers of a job cost.
+void add_profile_option(CLI::App& bench, ChosenCommand& chosen) {
+  auto request = std::make_shared<EngineRequest>();
+  request->command = "bench profile";
+  std::string& file = request->options["profile"];
+  CLI::Option* config = bench.add_option("--config", request->config_file, "The job whose layers are measured (YAML)")
+                            ->type_name("FILE");
+  CLI::Option* profile =
+      bench
+          .add_option("--profile", file,
+                      "Measure forward, dx, dw and bytes of the job's embedding, layers and head, and write them for "
+                      "`profile: FILE` of a job, by which layers are split and plans are timed")
+          ->type_name("FILE");
+  profile->needs(config);
+  bench.add_option("--set", request->sets, "Give a key of the job another value; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  bench.callback([request, profile, &bench, &chosen] {
+    if (!bench.get_subcommands().empty()) return;
+    if (profile->empty()) throw CLI::RequiredError("bench: 'bubbles' or 'overlap', or --config with --profile");
+    chosen.run = [request] {
+      load_config(request->config_file, request->sets, schedule_rules());  // a slip is answered before LibTorch is here
+      return run_engine(*request);
+    };
+  });
+}
 
 /// A benchmark whose options travel to the engine as text: it reads them, since it is the one that knows what fits.
 class BenchCommand {
@@ -46,6 +74,11 @@ void add_bubbles(CLI::App& bench, ChosenCommand& chosen) {
   command.add("forward-ms", "10", "MS", "Forward of one stage and microbatch");
   command.add("dx-ms", "10", "MS", "Gradient of its input");
   command.add("dw-ms", "10", "MS", "Gradient of its weights");
+  command.add("stage-scale", "", "N[,N...]", "What to multiply these times with, one number a stage (layers: 3,4,4,2)");
+  command.add("activation-mib", "0", "MIB", "Kept from a microbatch's forward to its backward");
+  command.add("offload-gbps", "0", "GBPS",
+              "Swap them to an emulated tier of 10^9 bits a second each way where the backward is four slots away; 0: do "
+              "not");
   command.add("steps", "5", "N", "Steps to measure; the shortest counts");
   command.add("format", "text", "text|json", "What to print");
   command.add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");
@@ -80,7 +113,8 @@ void add_overlap(CLI::App& bench, ChosenCommand& chosen) {
 
 void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure, and hold the measurement against the prediction");
-  bench->require_subcommand(1);
+  bench->require_subcommand(0, 1);
+  add_profile_option(*bench, chosen);
   add_bubbles(*bench, chosen);
   add_overlap(*bench, chosen);
 }

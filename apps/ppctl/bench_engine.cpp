@@ -31,7 +31,9 @@ struct BubbleOptions {
   std::vector<int> pp;
   std::vector<std::string> microbatches;
   std::vector<int> chunks;
-  StageTimes times;  ///< of one stage and microbatch
+  StageTimes times;           ///< of one stage and microbatch
+  std::vector<double> scale;  ///< of the times, by stage; empty: all stages alike
+  double offload_gbps = 0;
   int steps = 5;
   bool json = false;
   std::string trace;
@@ -52,6 +54,14 @@ BubbleOptions read_options(const EngineRequest& request) {
     options.chunks.push_back(number_option("chunks", chunks, 0));
   options.times = {number_option("forward-ms", text("forward-ms"), 0.0), number_option("dx-ms", text("dx-ms"), 0.0),
                    number_option("dw-ms", text("dw-ms"), 0.0)};
+  options.times.activation_bytes =
+      static_cast<std::int64_t>(number_option("activation-mib", text("activation-mib"), 0.0) * 1024.0 * 1024.0);
+  options.offload_gbps = number_option("offload-gbps", text("offload-gbps"), 0.0);
+  if (!text("stage-scale").empty()) {
+    for (const std::string& part : split_list(text("stage-scale"))) {
+      options.scale.push_back(number_option("stage-scale", part, 0.0));
+    }
+  }
   options.steps = number_option("steps", text("steps"), 1);
   options.json = wants_json(text("format"));
   options.trace = text("trace");
@@ -66,6 +76,21 @@ void check_ranks(const BubbleOptions& options, int num_ranks) {
   }
 }
 
+/// Of each stage. Throws Error where the scale is of another number of stages.
+std::vector<StageTimes> stage_times(const BubbleOptions& options, int num_stages) {
+  std::vector<StageTimes> stages(static_cast<std::size_t>(num_stages), options.times);
+  if (options.scale.empty()) return stages;
+  if (options.scale.size() != stages.size()) {
+    throw_error("--stage-scale has {} numbers for {} stages", options.scale.size(), num_stages);
+  }
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    stages[stage].forward_ms *= options.scale[stage];
+    stages[stage].dx_ms *= options.scale[stage];
+    stages[stage].dw_ms *= options.scale[stage];
+  }
+  return stages;
+}
+
 /// Everything but the measurement; nothing where the schedule does not exist for these numbers.
 std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& options, ScheduleSpec spec) {
   const GeneratorInfo& info = generator_or_throw(spec.name);
@@ -76,14 +101,25 @@ std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& opt
   const StageTimes& times = options.times;
   spec.costs = {times.forward_ms, times.dx_ms, times.dw_ms, 0};
   bench.schedule = generate_schedule(spec);
-  lower_schedule(bench.schedule, PassOptions());
+  PassOptions passes;
+  passes.swap = options.offload_gbps > 0;
+  lower_schedule(bench.schedule, passes);
   verify_schedule_or_throw(bench.schedule);
-  bench.stages.assign(static_cast<std::size_t>(bench.schedule.num_stages()), times);
+  bench.stages = stage_times(options, bench.schedule.num_stages());
   bench.measured_steps = options.steps;
+  bench.offload_gbps = options.offload_gbps;
 
   BubbleRow row{.schedule = spec.name, .pp = spec.pp, .chunks = spec.chunks, .num_microbatches = spec.num_microbatches};
-  const StageCosts costs{.forward_ms = times.forward_ms, .dx_ms = times.dx_ms, .dw_ms = times.dw_ms};
-  row.simulation = simulate(bench.schedule, uniform_costs(bench.schedule.num_stages(), costs), {.timeline = true});
+  CostModel costs;
+  for (const StageTimes& stage : bench.stages) {
+    costs.stages.push_back({.forward_ms = stage.forward_ms,
+                            .dx_ms = stage.dx_ms,
+                            .dw_ms = stage.dw_ms,
+                            .activation_bytes = static_cast<double>(stage.activation_bytes)});
+  }
+  costs.offload_gbps = options.offload_gbps;
+  row.simulation = simulate(bench.schedule, costs, {.timeline = true});
+  if (!options.scale.empty() || passes.swap) return std::make_pair(std::move(bench), std::move(row));
   const double pair = times.forward_ms + times.dx_ms + times.dw_ms;
   row.theory = schedule_theory(spec.name, spec.pp, spec.chunks, spec.num_microbatches, spec.costs, pair);
   return std::make_pair(std::move(bench), std::move(row));

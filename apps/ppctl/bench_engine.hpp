@@ -8,4 +8,8 @@ namespace ppctl {
 /// the job; by hand its ranks are threads. Returns the exit code. Throws Error.
 int bench_bubbles(const EngineRequest& request);
 
+/// `ppctl bench --profile FILE`: measures the layers of the request's job on one thread of this process (or as many as
+/// the job has), writes the file and prints what it says. Returns the exit code. Throws Error.
+int bench_profile(const EngineRequest& request);
+
 }  // namespace ppctl

@@ -64,6 +64,7 @@ PassOptions pass_options(const JobConfig& job) {
   options.reshard_after_forward = job.fsdp.reshard_after_forward;
   options.reduce_every_microbatch = job.fsdp.reduce == "microbatch";
   options.swap = !job.swap.layers.empty();
+  options.swap_distance = job.swap.distance;
   return options;
 }
 
@@ -88,7 +89,8 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
 std::vector<ChunkCosts> stage_costs_of_job(const JobConfig& job) {
   if (job.pipeline.schedule != "auto") return {};
   const ModelSpec spec = model_of_job(job);
-  return chunk_costs(model_costs(memory_model(job, spec, layers_per_stage(job, spec, placement_of_job(job)))));
+  const MemoryModel model = memory_model(job, spec, layers_per_stage(job, spec, placement_of_job(job)));
+  return chunk_costs(model_costs(model, model_work(job, spec, model.activations)));
 }
 
 Placement placement_of_job(const JobConfig& job) {

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "job_schedule.hpp"
 #include "plan_model.hpp"
+#include "plan_search.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
 #include "simulate/compare.hpp"
@@ -96,7 +97,7 @@ void save(const std::string& file, const Schedule& schedule) {
 void add_model(const PlanOptions& options, const JobConfig& job, const PlanModel& model, const Schedule& schedule,
                PlanReport& report) {
   if (model.known()) {
-    report.memory = MemoryReport{model.memory(schedule), memory_terms(job), options.memory_gib * kGib};
+    report.memory = MemoryReport{model.memory(schedule), memory_terms(job), job.memory_gib * kGib};
     for (std::size_t rank = 0; rank < report.memory->ranks.size() && !options.gives_memory(); ++rank) {
       report.simulation.ranks[rank].peak_bytes = static_cast<double>(report.memory->ranks[rank].total());
     }
@@ -140,6 +141,21 @@ void print_report(const PlanOptions& options, const JobConfig& job, const PlanMo
   }
 }
 
+/// Where the job needs more memory than it may: the fastest way that does not.
+std::string advice(const PlanOptions& options, const JobConfig& job, const PlanModel& model, const Schedule& schedule) {
+  const double limit = job.memory_gib * kGib;
+  if (limit <= 0 || !model.known() || options.gives_memory()) return "";
+  if (static_cast<double>(largest_total(model.memory(schedule))) <= limit) return "";
+  try {
+    const std::vector<MixRow> rows = search_mixes(options, job);
+    const MixRow& best = cheapest_fit(rows, limit);
+    return fmt::format("\nDoes not fit in {} GiB a rank. The fastest that does takes {:.5g} ms a step and {}:\n{}",
+                       job.memory_gib, best.row.step_ms, bytes_text(best.row.peak_bytes), mix_yaml(best));
+  } catch (const Error& error) {
+    return fmt::format("\nDoes not fit in {} GiB a rank, and nothing does: {}\n", job.memory_gib, error.what());
+  }
+}
+
 void print_schedule(const PlanOptions& options, const JobConfig& job) {
   const PlanModel model(options, job);
   CostModel costs;
@@ -151,9 +167,11 @@ void print_schedule(const PlanOptions& options, const JobConfig& job) {
     costs = plan_costs(options, job, model, placement_of_job(job));
     schedule = schedule_of_job(job, chunk_costs(costs));
   }
+  if (model.known()) costs = plan_costs(options, job, model, schedule.placement, &schedule);
   if (!options.save.empty()) save(options.save, schedule);
   if (options.format == "text" && job.dp() > 1) print(mesh_text(job));
   print_report(options, job, model, schedule, costs);
+  if (options.format == "text") print(advice(options, job, model, schedule));
 }
 
 /// Proves a schedule from a file, then reports on it as on any other.
@@ -175,7 +193,25 @@ void check_schedule(const PlanOptions& options) {
   print_report(options, job, model, schedule, plan_costs(options, job, model, schedule.placement));
 }
 
-/// --compare and --auto.
+/// --auto where the model is known: over schedules, splits, recompute and swap.
+void choose_mix(const PlanOptions& options, const JobConfig& job) {
+  if (job.pipeline.schedule == "file") throw_error("--auto is about schedules that are generated, not one from a file");
+  const double memory = job.memory_gib * kGib;
+  const std::vector<MixRow> rows = search_mixes(options, job);
+  const MixRow& best = cheapest_fit(rows, memory);
+  if (options.format == "json") {
+    print(with_newline(comparison_json({best.row})));
+    return;
+  }
+  if (options.format != "text") throw_error("--compare and --auto print text or json, not {}", options.format);
+  const auto fitting = std::count_if(rows.begin(), rows.end(), [memory](const MixRow& row) {
+    return row.row.peak_bytes <= memory;
+  });
+  print(fmt::format("{}{} of {} ways to run the job fit in {} GiB a rank. The fastest, for the job file:\n{}",
+                    search_text(rows, memory), fitting, rows.size(), job.memory_gib, mix_yaml(best)));
+}
+
+/// --compare, and --auto where costs and memory are given.
 void compare(const PlanOptions& options, JobConfig job) {
   // The costs are those of the schedule that was asked for; without one, of one stage a rank.
   const bool named = !options.schedule.empty() || !options.config.empty();
@@ -189,7 +225,7 @@ void compare(const PlanOptions& options, JobConfig job) {
   if (job.pipeline.layers == "list" && !options.chunks) job.pipeline.layers = "uniform";
   const PlanModel model(options, job);
   if (model.known()) {
-    request.costs_of = [&](const Placement& candidate) { return plan_costs(options, job, model, candidate); };
+    request.costs_of = [&](const Placement& candidate) { return comparable_costs(options, job, model, candidate); };
     if (!options.gives_memory()) {
       request.peak_bytes_of = [&](const Schedule& schedule) {
         return static_cast<double>(largest_total(model.memory(schedule)));
@@ -202,7 +238,7 @@ void compare(const PlanOptions& options, JobConfig job) {
   request.memory_limit = job.pipeline.memory_limit;
   if (options.chunks) request.chunks = {*options.chunks};
   const std::vector<ComparisonRow> rows = compare_schedules(request);
-  const double memory = options.memory_gib * kGib;
+  const double memory = job.memory_gib * kGib;
   if (options.format == "json") {
     print(with_newline(options.choose ? comparison_json({best_fit(rows, memory)}) : comparison_json(rows)));
     return;
@@ -245,7 +281,8 @@ int plan(const PlanOptions& options) {
           "--auto needs to know memory: give a job with a model, or --activation-mib (kept for one microbatch) and "
           "--state-mib");
     }
-    compare(options, job);
+    const bool mixes = options.choose && !options.gives_memory();
+    mixes ? choose_mix(options, job) : compare(options, job);
   } else {
     print_schedule(options, plan_job(options));
   }

@@ -48,9 +48,7 @@ std::optional<int> job_layers(const JobConfig& job) {
 }
 
 /// Layers of each stage, or nothing where neither options nor job say how many the model has.
-std::vector<int> layers_by_stage(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
-                                 const Placement& placement) {
-  if (model.known()) return model.memory_model(placement).layer_counts;
+std::vector<int> layers_by_stage(const PlanOptions& options, const JobConfig& job, const Placement& placement) {
   std::vector<int> layers = options.layers.empty() ? std::vector<int>() : parse_layers(options.layers);
   if (layers.empty() && job.pipeline.layers == "list") layers = job.pipeline.layer_counts;
   if (layers.empty() && job_layers(job)) layers = {*job_layers(job)};
@@ -83,6 +81,7 @@ std::vector<std::string> sets_from_options(const PlanOptions& options) {
   add("batch.microbatches", options.microbatches);
   add("pipeline.group", options.group);
   add("pipeline.memory_limit", options.memory_limit);
+  if (options.memory_gib > 0) sets.push_back(fmt::format("memory_gib={}", options.memory_gib));
   add_flag("pipeline.less_memory", options.less_memory);
   add_flag("pipeline.overlap_p2p", options.overlap_p2p);
   add_flag("pipeline.overlap_b_f", options.overlap_b_f);
@@ -108,6 +107,7 @@ JobConfig job_from_options(const PlanOptions& options) {
   pipeline.overlap_b_f = options.overlap_b_f;
   pipeline.split_backward = options.split_backward;
   pipeline.post_validation = options.post_validation;
+  job.memory_gib = options.memory_gib;
   if (options.duplex) pipeline.duplex = true;
   return job;
 }
@@ -143,12 +143,14 @@ JobConfig plan_job(const PlanOptions& options) {
 }
 
 CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
-                     const Placement& placement) {
-  const std::vector<int> layers = layers_by_stage(options, job, model, placement);
+                     const Placement& placement, const Schedule* schedule) {
+  std::optional<MemoryModel> known;
+  if (model.known()) known = schedule != nullptr ? model.memory_model(*schedule) : model.memory_model(placement);
+  const std::vector<int> layers = known ? known->layer_counts : layers_by_stage(options, job, placement);
   const bool per_layer = !options.layers.empty();
   const double mean =
       layers.empty() ? 1 : std::accumulate(layers.begin(), layers.end(), 0.0) / static_cast<double>(layers.size());
-  CostModel costs = model.known() ? model_costs(model.memory_model(placement)) : CostModel();
+  CostModel costs = known ? model_costs(*known, model.work(*known)) : CostModel();
   costs.stages.resize(static_cast<std::size_t>(placement.num_stages()));
   for (int s = 0; s < placement.num_stages(); ++s) {
     const double layers_here = layers.empty() ? 1 : layers[static_cast<std::size_t>(s)];
@@ -165,8 +167,22 @@ CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Pla
   }
   costs.p2p_ms = options.p2p_ms;
   set_links(options, job, costs);
-  if (model.known() && options.gives_times()) add_exchanges(model.memory_model(placement), costs);
+  if (known && (options.gives_times() || !job.profile.empty())) add_exchanges(*known, costs);
   costs.overlap_factor = options.pair_factor;
+  costs.offload_gbps = options.offload_gbps > 0 ? options.offload_gbps : job.swap.bandwidth_gbps;
+  return costs;
+}
+
+CostModel comparable_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
+                           const Placement& placement) {
+  CostModel costs = plan_costs(options, job, model, placement);
+  if (options.gives_times() || !model.known() || !job.profile.empty()) return costs;
+  const double scale = static_cast<double>(placement.pp()) / static_cast<double>(placement.num_stages());
+  for (StageCosts& stage : costs.stages) {
+    stage.forward_ms *= scale;
+    stage.dx_ms *= scale;
+    stage.dw_ms *= scale;
+  }
   return costs;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/load.hpp"
+#include "schedule/schedule.hpp"
 #include "simulate/cost_model.hpp"
 
 namespace ppctl {
@@ -37,6 +38,7 @@ struct PlanOptions {
   double p2p_ms = 0;
   double latency_ms = 0;
   double bandwidth_gbps = 0;
+  double offload_gbps = 0;    ///< of a swap, each way; 0: the job's
   double pair_factor = 1;
   double optimizer_ms = 0;    ///< of one rank
   std::optional<double> activation_mib;  ///< of one stage and microbatch (with `layers`, of one layer)
@@ -63,7 +65,13 @@ LoadedConfig load_plan_config(const PlanOptions& options);
 class PlanModel;
 
 /// What each stage of the placement costs: as the options say, else as the model computes. Throws Error where the
-/// layers do not fit the stages.
+/// layers do not fit the stages. With `schedule`: of the split for it, which may look at memory.
 CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
-                     const Placement& placement);
+                     const Placement& placement, const Schedule* schedule = nullptr);
+
+/// The same for placements that are laid side by side: relative times have one unit for all of them, the mean forward of
+/// what a rank holds.
+CostModel comparable_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
+                           const Placement& placement);
+
 }  // namespace ppctl

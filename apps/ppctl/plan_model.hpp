@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arch/model_spec.hpp"
+#include "arch/model_work.hpp"
 #include "plan_inputs.hpp"
 #include "schedule/schedule.hpp"
 #include "simulate/rank_memory.hpp"
@@ -24,6 +25,10 @@ class PlanModel {
   /// How the job's ranks hold it, its layers split as `train` does. REQUIRES: known(). Throws Error where the layers do
   /// not fit.
   MemoryModel memory_model(const Placement& placement) const;
+  /// The same where the job's memory_gib matters to the split. Where nothing fits in that, as without it.
+  MemoryModel memory_model(const Schedule& schedule) const;
+  /// What the parts of the model do, as held by `model`. REQUIRES: known(). Throws Error where a profile does not fit.
+  ModelWork work(const MemoryModel& model) const;
   /// What each rank needs, or nothing where the model is not known.
   std::vector<RankMemory> memory(const Schedule& schedule) const;
 

@@ -99,6 +99,7 @@ int ppctl_engine_main(const ppctl::EngineRequest* request) {
     if (request->command == "train") return train(*request);
     if (request->command == "bench bubbles") return bench_bubbles(*request);
     if (request->command == "bench overlap") return bench_overlap(*request);
+    if (request->command == "bench profile") return bench_profile(*request);
     if (request->command == "export") return export_weights(*request);
     throw_error("the engine has no command {}", request->command);
   });

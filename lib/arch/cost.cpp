@@ -1,7 +1,6 @@
 #include "arch/cost.hpp"
 
 #include "arch/declare.hpp"
-#include "arch/family.hpp"
 
 namespace ppctl {
 namespace {
@@ -88,16 +87,6 @@ PartCost cost_of(const LanguageHeadConfig& config) {
   PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0, 0.0};
   cost += linear_cost(config.projection);
   return cost;
-}
-
-LayerCosts layer_costs(const ModelSpec& spec, std::int64_t sequence) {
-  LayerCosts costs;
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    costs.layers.push_back(cost_of(layer_config(spec, i), sequence).total_flops());
-  }
-  costs.embedding = cost_of(embedding_config(spec)).total_flops();
-  costs.head = cost_of(head_config(spec)).total_flops();
-  return costs;
 }
 
 }  // namespace ppctl

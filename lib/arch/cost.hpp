@@ -3,8 +3,6 @@
 #include <cstdint>
 
 #include "arch/blueprint.hpp"
-#include "arch/model_spec.hpp"
-#include "topology/layer_split.hpp"
 
 namespace ppctl {
 
@@ -24,8 +22,5 @@ struct PartCost {
 PartCost cost_of(const TokenEmbeddingConfig& config);
 PartCost cost_of(const DecoderLayerConfig& config, std::int64_t sequence);
 PartCost cost_of(const LanguageHeadConfig& config);
-
-/// What `layers: auto` splits by: forward and backward of each part, per token.
-LayerCosts layer_costs(const ModelSpec& spec, std::int64_t sequence);
 
 }  // namespace ppctl

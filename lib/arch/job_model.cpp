@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "arch/cost.hpp"
 #include "arch/family.hpp"
+#include "arch/model_work.hpp"
 #include "base/error.hpp"
 #include "storage/step_folders.hpp"
 #include "topology/layer_split.hpp"
@@ -40,9 +40,7 @@ std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, c
     throw_error("the model has {} layers, fewer than the {} stages of pp {} with {} a rank", spec.num_layers,
                 num_stages, placement.pp(), placement.chunks());
   }
-  if (job.pipeline.layers == "auto") {
-    return split_layers_by_cost(layer_costs(spec, job.data.sequence_length), num_stages);
-  }
+  if (job.pipeline.layers == "auto") return split_layers(job, spec, placement);
   if (job.pipeline.layers != "list") return split_layers_uniformly(static_cast<int>(spec.num_layers), placement);
   const std::vector<int>& counts = job.pipeline.layer_counts;
   const int sum = std::accumulate(counts.begin(), counts.end(), 0);
@@ -52,6 +50,14 @@ std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, c
         counts.size(), sum, num_stages, spec.num_layers);
   }
   return counts;
+}
+
+std::vector<int> split_layers(const JobConfig& job, const ModelSpec& spec, const Placement& placement,
+                              const std::vector<int>& most_layers) {
+  // Which layers `recompute.stages` means is not known before the split: they are split as if it meant none.
+  std::vector<LayerActivations> activations;
+  if (job.recompute.stages.empty()) activations = layer_activations(job, {static_cast<int>(spec.num_layers)});
+  return split_layers_by_cost(model_work(job, spec, activations).split_costs(), placement.num_stages(), most_layers);
 }
 
 std::vector<LayerActivations> layer_activations(const JobConfig& job, const std::vector<int>& layer_counts) {

@@ -20,6 +20,11 @@ Mesh mesh_of_job(const JobConfig& job);
 /// they do not fit.
 std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement);
 
+/// The split by cost of `layers: auto`, with at most `most_layers` in each stage; empty: any number. Throws Error where
+/// there is none.
+std::vector<int> split_layers(const JobConfig& job, const ModelSpec& spec, const Placement& placement,
+                              const std::vector<int>& most_layers = {});
+
 /// What becomes of the activations of each layer of the model, as `recompute` and `swap` say. `layer_counts`: of each
 /// stage. Throws Error where they name stages or layers that there are not.
 std::vector<LayerActivations> layer_activations(const JobConfig& job, const std::vector<int>& layer_counts);

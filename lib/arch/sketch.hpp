@@ -36,6 +36,8 @@ class SketchTensor {
   std::int64_t bytes() const { return block_ == nullptr ? 0 : block_->bytes; }
   /// Whether both are the same memory.
   bool is_alias_of(const SketchTensor& other) const { return block_ == other.block_; }
+  /// Tells the memory apart from all other, without keeping it.
+  std::weak_ptr<const void> identity() const { return block_; }
 
  private:
   struct Block {
@@ -74,6 +76,7 @@ struct Sketch {
   std::vector<SketchWork> queue;
   bool defer = false;
   bool saves = true;  ///< false: nobody keeps what is saved
+  std::vector<std::pair<std::size_t, std::size_t>> swapped;  ///< ranges of `saved` that may leave memory
 
   /// A part whose forward saves nothing, while the object lives.
   class Pause {

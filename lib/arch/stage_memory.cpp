@@ -1,6 +1,8 @@
 #include "arch/stage_memory.hpp"
 
+#include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "arch/declare.hpp"
@@ -27,7 +29,9 @@ class SketchStage {
       : sums_bytes_(boundary_aux_bytes(spec, /*gradient=*/false)),
         sums_grad_bytes_(boundary_aux_bytes(spec, /*gradient=*/true)) {
     if (range.has_embedding) embedding_ = embedding_config(spec);
-    for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) layers_.push_back(layer_config(spec, range, i));
+    for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) {
+      layers_.push_back({layer_config(spec, range, i), range.activations_of(i).swapped});
+    }
     if (range.has_head) head_ = head_config(spec);
   }
 
@@ -36,7 +40,11 @@ class SketchStage {
     if (sums_bytes_ > 0) sums = {sketch.account, sums_bytes_};
     input.aux = {};
     SketchTensor x = embedding_ ? sketch_forward(*embedding_, ids, sketch) : std::move(input.hidden);
-    for (const DecoderLayerConfig& layer : layers_) x = sketch_forward(layer, x, sketch);
+    for (const SketchLayer& layer : layers_) {
+      const std::size_t begin = sketch.saved.size();
+      x = sketch_forward(layer.config, x, sketch);
+      if (layer.swapped) sketch.swapped.emplace_back(begin, sketch.saved.size());
+    }
     if (!head_) return {x, sums};
     sketch_forward(*head_, x, sketch);
     if (sums_bytes_ > 0) sketch.save({sketch.account, sums_grad_bytes_});
@@ -49,17 +57,24 @@ class SketchStage {
     output_grad.aux = {};
     SketchTensor dx = std::move(output_grad.hidden);
     if (head_) dx = sketch_backward(*head_, sketch);
-    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) dx = sketch_backward(*layer, dx, sketch);
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+      dx = sketch_backward(layer->config, dx, sketch);
+    }
     if (!embedding_) return {dx, sums_grad};
     sketch_backward(*embedding_, dx, sketch);
     return {};
   }
 
  private:
+  struct SketchLayer {
+    DecoderLayerConfig config;
+    bool swapped;
+  };
+
   std::int64_t sums_bytes_;
   std::int64_t sums_grad_bytes_;
   std::optional<TokenEmbeddingConfig> embedding_;
-  std::vector<DecoderLayerConfig> layers_;
+  std::vector<SketchLayer> layers_;
   std::optional<LanguageHeadConfig> head_;
 };
 
@@ -91,6 +106,7 @@ class Passage {
   void forward(StageMemory& memory) {
     SketchBoundary input;
     if (!range_.has_embedding) input = boundary(ends_.input_received ? inputs_ : tensors_, aux_bytes_);
+    const std::weak_ptr<const void> received = input.hidden.identity();
     SketchBoundary output;
     memory.forward = measure(tensors_, [&] { output = stage_.forward(std::move(input), ids_, sketch_); });
     memory.input_held = inputs_.live() > 0 ? HeldUntil::kBackward : HeldUntil::kForward;
@@ -98,6 +114,7 @@ class Passage {
     memory.saved.clear();
     for (const SketchTensor& tensor : sketch_.saved) memory.saved.push_back(tensor.bytes());
     memory.saved_bytes = tensors_.live() - output.bytes();
+    memory.swapped_bytes = swapped_bytes(received.lock().get());
   }
 
   /// Whole, or the input's part of it.
@@ -122,6 +139,19 @@ class Passage {
     SketchBoundary tensors{{account, hidden_bytes_}, {}};
     if (aux_bytes > 0) tensors.aux = {account, aux_bytes};
     return tensors;
+  }
+
+  /// Of the memory in the swapped ranges, each once, but for the stage's input.
+  std::int64_t swapped_bytes(const void* boundary) const {
+    std::set<const void*> seen = {boundary};
+    std::int64_t bytes = 0;
+    for (const auto& [begin, end] : sketch_.swapped) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const SketchTensor& tensor = sketch_.saved[i];
+        if (seen.insert(tensor.identity().lock().get()).second) bytes += tensor.bytes();
+      }
+    }
+    return bytes;
   }
 
   // Accounts first: they outlive the tensors below.

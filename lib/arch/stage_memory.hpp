@@ -33,6 +33,7 @@ struct StageMemory {
   HeldUntil divided_gradient_held = HeldUntil::kBackward;  ///< where it is divided into input and weight
   std::vector<std::int64_t> saved;  ///< bytes of each tensor of SavedActivations, in order, aliases included
   std::int64_t saved_bytes = 0;     ///< of their memory, each once, without the stage's input and token ids
+  std::int64_t swapped_bytes = 0;   ///< of saved_bytes, what a swap moves
   std::int64_t queued_bytes = 0;    ///< kept from BACKWARD_INPUT to BACKWARD_WEIGHT, without received gradients
 };
 

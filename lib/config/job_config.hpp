@@ -71,11 +71,16 @@ struct RecomputeConfig {
   bool any() const { return full || attention || mlp; }
 };
 
+/// Activations that leave memory between forward and backward.
 struct SwapConfig {
-  std::string layers;  ///< "" (off) | all | auto | list
-  std::vector<int> layer_list;
-  std::string tier = "host";  ///< host | file
-  std::string folder;
+  std::string layers;           ///< "" (off) | all | auto (as few as memory_gib needs; without it all) | list
+  std::vector<int> layer_list;  ///< numbers of layers, with `layers: [...]`
+  std::string tier = "host";    ///< host (memory, for a device with its own) | file
+  std::string folder;           ///< tier file: where a rank's file without a name lies
+  double limit_gib = 0;         ///< of the tier, a rank; 0: what there is
+  bool direct = false;          ///< tier file: past the page cache
+  double bandwidth_gbps = 0;    ///< slows the tier down to 10^9 bits a second each way; 0: as fast as it is
+  int distance = 4;             ///< compute slots between a forward and its backward that make it worth while, >= 3
 };
 
 struct FsdpConfig {
@@ -175,6 +180,8 @@ struct JobConfig {
   int threads = 1;               ///< compute threads a rank
   std::string device = "cpu";
   double timeout_s = 300;  ///< deadline of each wait for another rank
+  double memory_gib = 0;   ///< what a rank may take, for `layers: auto`, `swap: {layers: auto}` and plans; 0: no limit
+  std::string profile;     ///< costs of layers that `bench --profile` measured; empty: as many operations as they have
   ModelConfig model;
   DataConfig data;
   BatchConfig batch;

@@ -42,6 +42,8 @@ void read_job(MapReader& job, JobConfig& config, const ScheduleRules& schedules)
   job.integer("threads", config.threads, 1, kMostThreads);
   job.choice("device", config.device, kDevices);
   job.number("timeout_s", config.timeout_s, {.min = 0, .above_min = true});
+  job.number("memory_gib", config.memory_gib, {.min = 0});
+  job.path("profile", config.profile);
   read_model(job, config.model);
   read_data(job, config.data);
   read_batch(job, config.batch);

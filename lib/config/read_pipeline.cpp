@@ -205,6 +205,10 @@ void read_swap(MapReader& job, SwapConfig& swap) {
   map.record("layers", swap.layers == "list" ? show_list(swap.layer_list) : show_text(swap.layers));
   map.choice("tier", swap.tier, kTiers);
   map.path("folder", swap.folder);
+  map.number("limit_gib", swap.limit_gib, {.min = 0});
+  map.boolean("direct", swap.direct);
+  map.number("bandwidth_gbps", swap.bandwidth_gbps, {.min = 0});
+  map.integer("distance", swap.distance, 3);
   map.finish();
 }
 

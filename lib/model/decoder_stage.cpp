@@ -77,7 +77,11 @@ TensorList DecoderStage::forward(const Microbatch& microbatch, TensorList inputs
     inputs.clear();
   }
   const int num_layers = static_cast<int>(parts_.layers.size());
-  for (int i = 0; i < num_layers; ++i) x = parts_.layers[i]->forward(x, context(i));
+  for (int i = 0; i < num_layers; ++i) {
+    const std::size_t begin = saved.tensors.size();
+    x = parts_.layers[i]->forward(x, context(i));
+    if (parts_.layers[i]->swaps()) saved.swapped.push_back({begin, saved.tensors.size()});
+  }
   if (parts_.head == nullptr) return sums.defined() ? TensorList{x, sums} : TensorList{x};
   const at::Tensor logits = parts_.head->forward(x, labels_of(microbatch), context(num_layers), loss);
   if (makes_aux_loss(microbatch)) {

@@ -1,5 +1,7 @@
 #include "model/family.hpp"
 
+#include <utility>
+
 #include "base/error.hpp"
 #include "model/decoder_stage.hpp"
 
@@ -14,7 +16,8 @@ std::shared_ptr<StageModule> build_stage(const ModelSpec& spec, at::ScalarType d
   DecoderParts parts;
   if (range.has_embedding) parts.embedding = std::make_unique<TokenEmbedding>(embedding_config(spec), dtype);
   for (std::int64_t i = range.first_layer; i < range.last_layer; ++i) {
-    parts.layers.push_back(std::make_unique<DecoderLayer>(layer_config(spec, range, i), dtype, rope));
+    std::unique_ptr<Layer> layer = std::make_unique<DecoderLayer>(layer_config(spec, range, i), dtype, rope);
+    parts.layers.push_back(range.activations_of(i).swapped ? swap_wrapper(std::move(layer)) : std::move(layer));
   }
   if (range.has_head) parts.head = std::make_unique<LanguageHead>(head_config(spec), dtype);
   parts.aux_loss = aux_loss_config(spec);

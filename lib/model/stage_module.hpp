@@ -41,9 +41,19 @@ struct LossReport {
 /// layers put tensors there in order and take them back in reverse order, so what is saved is known exactly: the
 /// activation swap packs `tensors`, the memory model adds them up.
 struct SavedActivations {
+  /// Of `tensors`: from `begin` to before `end`.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
   TensorList tensors;
   std::vector<std::int64_t> integers;
   std::any extra;  ///< of modules that are not built in (the autograd graph)
+  // What swap_wrapper() is around: may leave memory until the backward.
+  std::vector<Range> swapped;
+  std::vector<WeakTensor> swapped_elsewhere;  ///< kept by `extra`
 
   void push(at::Tensor tensor) { tensors.push_back(std::move(tensor)); }
   at::Tensor pop() {

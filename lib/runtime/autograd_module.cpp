@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/swap_wrapper.hpp"
 #include "runtime/weight_grad_split.hpp"
 
 namespace ppctl {
@@ -100,6 +101,7 @@ TensorList AutogradModule::forward(const Microbatch& microbatch, TensorList inpu
   const bool is_first = inputs.empty();
   // The first stage's inputs are data: nobody waits for their gradients.
   TensorList leaves = is_first ? microbatch.args : to_leaves(std::move(inputs), microbatch.training);
+  const SavedTensorScope scope(saved);
   TensorList outputs = forward_(leaves, microbatch);
   if (is_first) leaves.clear();
 

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/inproc.hpp"
+#include "runtime/activation_swap.hpp"
 #include "runtime/bench_report.hpp"
 #include "runtime/executor.hpp"
 #include "trace/timeline_stats.hpp"
@@ -128,6 +129,10 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
   options.timeout_s = bench.timeout_s;
   options.record_spans = true;
   Executor executor(bench.schedule, {&communicator.transport(), rank, world_ranks}, timed_stages(bench, rank), options);
+  std::unique_ptr<SwapStore> tier = make_memory_store(0);
+  if (bench.offload_gbps > 0) tier = make_slowed_store(std::move(tier), bench.offload_gbps);
+  ActivationSwap swap(std::move(tier), bench.timeout_s);
+  executor.set_hooks({.swap = &swap});
   PreciseSleeper sleeper;
   double shortest_span = std::numeric_limits<double>::infinity();
   for (int step = 0; step < bench.warmup_steps + bench.measured_steps; ++step) {

@@ -18,6 +18,7 @@ struct BubbleCase {
   int warmup_steps = 1;            ///< run before, not measured: edges agree on shapes there
   int measured_steps = 3;          ///< the one with the shortest wall time counts: others were disturbed
   double timeout_s = 120;
+  double offload_gbps = 0;  ///< of the tier that a swap's steps in the schedule go to, each way; 0: as fast as memory
 };
 
 /// Time that a rank's compute thread waited for one other rank.

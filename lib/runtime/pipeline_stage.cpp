@@ -17,6 +17,8 @@ void PipelineStage::begin_step(std::span<const Microbatch> microbatches) {
   microbatches_ = microbatches;
   saved_.clear();
   saved_.resize(microbatches.size());
+  boundary_.clear();
+  boundary_.resize(microbatches.size());
   losses_.assign(microbatches.size(), LossReport());
   progress_.assign(microbatches.size(), Progress::kNotSeen);
   queue_.clear();
@@ -53,7 +55,16 @@ void PipelineStage::advance(int microbatch, Progress from, Progress to, const ch
 TensorList PipelineStage::forward(int microbatch, TensorList inputs) {
   advance(microbatch, Progress::kNotSeen, Progress::kForwardDone, "forward");
   const auto i = static_cast<std::size_t>(microbatch);
-  return module_->forward(microbatches_[i], std::move(inputs), saved_[i], is_last() ? &losses_[i] : nullptr);
+  const auto note_boundary = [&boundary = boundary_[i]](const TensorList& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined() && tensor.has_storage()) boundary.insert(tensor.storage().unsafeGetStorageImpl());
+    }
+  };
+  note_boundary(inputs);
+  TensorList outputs =
+      module_->forward(microbatches_[i], std::move(inputs), saved_[i], is_last() ? &losses_[i] : nullptr);
+  note_boundary(outputs);
+  return outputs;
 }
 
 TensorList PipelineStage::run_backward(int microbatch, TensorList output_grads, bool defer_weights) {

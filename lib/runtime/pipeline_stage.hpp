@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,10 @@ class PipelineStage {
   const std::vector<LossReport>& losses() const { return losses_; }
   /// What is kept between the forward and the backward of a microbatch, for the activation swap.
   SavedActivations& saved(int microbatch) { return saved_[static_cast<std::size_t>(microbatch)]; }
+  /// Identities of the memory of what the forward of a microbatch got from and gave to other stages.
+  const std::set<const void*>& boundary(int microbatch) const {
+    return boundary_[static_cast<std::size_t>(microbatch)];
+  }
 
  private:
   /// Where a microbatch is on its way through this stage.
@@ -60,6 +65,7 @@ class PipelineStage {
   int num_stages_;
   std::span<const Microbatch> microbatches_;
   std::vector<SavedActivations> saved_;
+  std::vector<std::set<const void*>> boundary_;
   std::vector<LossReport> losses_;
   std::vector<Progress> progress_;
   WeightGradQueue queue_;

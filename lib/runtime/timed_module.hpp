@@ -7,11 +7,12 @@
 
 namespace ppctl {
 
-/// How long a stage takes for one microbatch, in milliseconds.
+/// How long a stage takes for one microbatch, in milliseconds, and what it keeps of it.
 struct StageTimes {
   double forward_ms = 0;
   double dx_ms = 0;
   double dw_ms = 0;
+  std::int64_t activation_bytes = 0;  ///< from forward to backward; a swap may move them
 };
 
 /// Sleeps until a point of monotonic_now(), to a few hundredths of a millisecond. The thread leaves the core to others

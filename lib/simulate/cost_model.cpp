@@ -31,8 +31,12 @@ void check_stage(const StageCosts& stage) {
   check_cost(stage.all_gather_ms, "a stage's all-gather time");
   check_cost(stage.reduce_scatter_ms, "a stage's reduce-scatter time");
   check_cost(stage.activation_bytes, "a stage's activation size");
+  check_cost(stage.unswapped_bytes, "what an offload leaves in memory");
   check_cost(stage.output_bytes, "a stage's output size");
   check_cost(stage.state_bytes, "a stage's state size");
+  if (stage.unswapped_bytes > stage.activation_bytes) {
+    throw_error("an offload leaves more in memory than a stage's activations");
+  }
   if (stage.forward_exchange_ms > stage.forward_ms || stage.backward_exchange_ms > stage.dx_ms + stage.dw_ms) {
     throw_error("a stage's exchange takes longer than the forward or backward that it is part of");
   }
@@ -48,6 +52,7 @@ constexpr double StageCosts::* kWork[] = {&StageCosts::forward_ms,
                                           &StageCosts::all_gather_ms,
                                           &StageCosts::reduce_scatter_ms,
                                           &StageCosts::activation_bytes,
+                                          &StageCosts::unswapped_bytes,
                                           &StageCosts::state_bytes};
 
 StageCosts scaled(StageCosts stage, double factor) {

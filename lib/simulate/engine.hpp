@@ -89,6 +89,7 @@ class SimulationEngine {
   void post_mail(int rank, MetaStep step);
   /// Index of a stage's parameters: a bidirectional placement keeps each twice.
   std::size_t parameter_slot(int rank, int stage) const;
+  double swapped_bytes(int stage) const;
   double offload_ms(int stage) const;
 
   void add_chunk(int rank, double bytes);

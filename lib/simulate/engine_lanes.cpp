@@ -31,15 +31,20 @@ void SimulationEngine::run_collective(int rank, MetaStep step) {
   unsharded_[parameter_slot(rank, stage)] = me.collective_free;
 }
 
+double SimulationEngine::swapped_bytes(int stage) const {
+  const StageCosts& costs = costs_.stages[static_cast<std::size_t>(stage)];
+  return costs.activation_bytes - costs.unswapped_bytes;
+}
+
 double SimulationEngine::offload_ms(int stage) const {
-  const double bytes = costs_.stages[static_cast<std::size_t>(stage)].activation_bytes;
+  const double bytes = swapped_bytes(stage);
   return costs_.offload_gbps > 0 ? bytes / (costs_.offload_gbps * 125'000.0) : 0;
 }
 
 void SimulationEngine::run_offload(int rank, MetaStep step) {
   check_step(rank, step);
   const int stage = step.stage().value;
-  const double bytes = costs_.stages[static_cast<std::size_t>(stage)].activation_bytes;
+  const double bytes = swapped_bytes(stage);
   if (moved_.empty()) moved_.assign(activations_.size(), 0);
   double& moved = moved_[cell(stage, step.microbatch().value)];
   RankState& me = state(rank);

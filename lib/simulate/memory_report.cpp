@@ -51,6 +51,8 @@ HtmlTable memory_table(const MemoryReport& report) {
   for (const char* name : {"moments", "activations", "batch, tables", "receive buffers", "total", "peak at"}) {
     table.header.emplace_back(name);
   }
+  const bool has_swapped = any(&RankMemory::swapped);
+  if (has_swapped) table.header.insert(table.header.end() - 1, "swapped");
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const RankMemory& memory = report.ranks[rank];
@@ -63,6 +65,7 @@ HtmlTable memory_table(const MemoryReport& report) {
     row.push_back(text(memory.batch + memory.tables));
     row.push_back(text(memory.buffers));
     row.push_back(text(memory.total()));
+    if (has_swapped) row.push_back(text(memory.swapped));
     row.push_back(memory.peak_step + (report.fits(memory) ? "" : "  does not fit"));
     table.rows.push_back(row);
   }

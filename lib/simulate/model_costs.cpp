@@ -1,50 +1,40 @@
 #include "simulate/model_costs.hpp"
 
-#include "arch/cost.hpp"
-#include "arch/family.hpp"
-#include "arch/job_model.hpp"
 #include "arch/stage_memory.hpp"
 #include "simulate/held_state.hpp"
 
 namespace ppctl {
-namespace {
 
-PartCost operations_of(const ModelSpec& spec, const StageRange& range, std::int64_t sequence) {
-  PartCost cost;
-  if (range.has_embedding) cost += cost_of(embedding_config(spec));
-  for (std::int64_t i = range.first_layer; i < range.last_layer; ++i)
-    cost += cost_of(layer_config(spec, range, i), sequence);
-  if (range.has_head) cost += cost_of(head_config(spec));
-  return cost;
-}
-
-}  // namespace
-
-CostModel model_costs(const MemoryModel& model) {
+CostModel model_costs(const MemoryModel& model, const ModelWork& work) {
   const int num_stages = static_cast<int>(model.layer_counts.size());
-  std::vector<PartCost> operations;
+  std::vector<PartWork> stages;
   double forward = 0.0;
   for (int stage = 0; stage < num_stages; ++stage) {
-    operations.push_back(operations_of(model.spec, model.range_of(stage), model.shape.sequence));
-    forward += operations.back().forward_flops;
+    stages.push_back(work.of(model.range_of(stage)));
+    forward += stages.back().forward;
   }
-  const double scale = static_cast<double>(num_stages) / forward;
+  const double scale = work.in_ms ? 1.0 : static_cast<double>(num_stages) / forward;
   CostModel costs;
   for (int stage = 0; stage < num_stages; ++stage) {
-    const PartCost& part = operations[static_cast<std::size_t>(stage)];
+    const PartWork& part = stages[static_cast<std::size_t>(stage)];
     const StageMemory memory = stage_memory(model.spec, model.range_of(stage), model.shape);
     RankMemory state;
     HeldState(model, stage).add_to(state);
     StageCosts stage_costs;
-    stage_costs.forward_ms = part.forward_flops * scale;
-    stage_costs.dx_ms = (part.recompute_flops + part.dx_flops) * scale;
-    stage_costs.dw_ms = part.dw_flops * scale;
+    stage_costs.forward_ms = part.forward * scale;
+    stage_costs.dx_ms = part.dx * scale;
+    stage_costs.dw_ms = part.dw * scale;
     stage_costs.activation_bytes = static_cast<double>(memory.saved_bytes);
+    stage_costs.unswapped_bytes = static_cast<double>(memory.saved_bytes - memory.swapped_bytes);
     stage_costs.output_bytes = static_cast<double>(memory.output_bytes);
     stage_costs.state_bytes = static_cast<double>(state.tensors_between_steps());
     costs.stages.push_back(stage_costs);
   }
   return costs;
+}
+
+CostModel model_costs(const MemoryModel& model) {
+  return model_costs(model, operations_of(model.spec, model.activations, model.shape.sequence));
 }
 
 void add_exchanges(const MemoryModel& model, CostModel& costs) {

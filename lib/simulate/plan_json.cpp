@@ -61,6 +61,7 @@ Json memory_json(const std::optional<MemoryReport>& report) {
                      {"batch", memory.batch},
                      {"activations", memory.activations},
                      {"buffers", memory.buffers},
+                     {"swapped", memory.swapped},
                      {"tensors_between_steps", memory.tensors_between_steps()},
                      {"tensors_at_peak", memory.tensors_at_peak()},
                      {"total", memory.total()},

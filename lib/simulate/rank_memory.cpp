@@ -85,6 +85,19 @@ class RankWalk {
       case MetaStepType::RECV_FORWARD:
       case MetaStepType::RECV_BACKWARD:
         return post(step.peer().value);
+      case MetaStepType::LAUNCH_OFFLOAD:
+        swapped_ += stage(step).swapped_bytes;
+        memory_.swapped = std::max(memory_.swapped, swapped_);
+        return;
+      case MetaStepType::WAIT_LOAD:
+        swapped_ -= stage(step).swapped_bytes;
+        return;
+      case MetaStepType::WAIT_OFFLOAD:
+        activations_ -= stage(step).swapped_bytes;
+        return;
+      case MetaStepType::LAUNCH_LOAD:
+        activations_ += stage(step).swapped_bytes;
+        return note(0, shown);
       case MetaStepType::UNSHARD:
         held(step).unshard();
         return note(0, shown);
@@ -236,6 +249,7 @@ class RankWalk {
   std::int64_t batch_ = 0;
   std::int64_t activations_ = 0;
   std::int64_t batched_ = 0;  ///< of activations_: sent in a batch that may not be complete
+  std::int64_t swapped_ = 0;  ///< taken in the tier
   std::int64_t peak_ = -1;
   RankMemory memory_;
 };

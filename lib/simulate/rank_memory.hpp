@@ -50,6 +50,8 @@ struct RankMemory {
   std::string peak_step;            ///< where that is: "3F4"
   /// Receive buffers of the pipeline's edges. They are no tensors, and are kept from step to step.
   std::int64_t buffers = 0;
+  /// The most that a swap has in its tier at once. No part of the sums below.
+  std::int64_t swapped = 0;
 
   std::int64_t optimizer() const { return masters + moments; }
   std::int64_t tensors_between_steps() const { return parameters + masters + moments + tables + gradients; }

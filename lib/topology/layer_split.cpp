@@ -30,18 +30,20 @@ std::vector<int> split_layers_uniformly(int layers, const Placement& placement) 
   return counts;
 }
 
-std::vector<int> split_layers_by_cost(const LayerCosts& costs, int num_stages) {
+std::vector<int> split_layers_by_cost(const LayerCosts& costs, int num_stages, const std::vector<int>& most_layers) {
   const int layers = static_cast<int>(costs.layers.size());
   PPCTL_CHECK(num_stages >= 1 && num_stages <= layers, "{} layers on {} stages", layers, num_stages);
   std::vector<double> sums(costs.layers.size() + 1, 0.0);
   std::partial_sum(costs.layers.begin(), costs.layers.end(), sums.begin() + 1);
   const auto index = [](int i) { return static_cast<std::size_t>(i); };
+  // The cost of layers first .. end - 1 as a stage; infinite where it may not have so many.
+  const double infinity = std::numeric_limits<double>::infinity();
   const auto stage_cost = [&](int stage, int first, int end) {
+    if (!most_layers.empty() && end - first > most_layers[index(stage)]) return infinity;
     return sums[index(end)] - sums[index(first)] + (stage == 0 ? costs.embedding : 0.0) +
            (stage == num_stages - 1 ? costs.head : 0.0);
   };
   // slowest[s][f]: the least possible cost of the slowest of stages s .. num_stages - 1 when stage s begins at layer f.
-  const double infinity = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> slowest(index(num_stages), std::vector<double>(index(layers), infinity));
   std::vector<std::vector<int>> end_of(index(num_stages), std::vector<int>(index(layers), layers));
   for (int first = 0; first < layers; ++first) {
@@ -58,6 +60,7 @@ std::vector<int> split_layers_by_cost(const LayerCosts& costs, int num_stages) {
       }
     }
   }
+  if (slowest[0][0] == infinity) throw_error("{} layers on {} stages are more than these may have", layers, num_stages);
   std::vector<int> counts;
   for (int stage = 0, first = 0; stage < num_stages; ++stage) {
     const int end = stage == num_stages - 1 ? layers : end_of[index(stage)][index(first)];

@@ -24,9 +24,11 @@ struct LayerCosts {
 
 /// The split into `num_stages` runs of layers that makes the most expensive stage as cheap as possible (exact, by
 /// dynamic programming in O(stages · layers²)); among equals the one whose earlier stages are shorter, since they hold
-/// more activations.
+/// more activations. `most_layers`: that each stage may have; empty: any number. Throws Error where these are too few
+/// together.
 ///
 /// REQUIRES: 1 <= num_stages <= layers.
-std::vector<int> split_layers_by_cost(const LayerCosts& costs, int num_stages);
+std::vector<int> split_layers_by_cost(const LayerCosts& costs, int num_stages,
+                                      const std::vector<int>& most_layers = {});
 
 }  // namespace ppctl

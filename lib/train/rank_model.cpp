@@ -55,14 +55,13 @@ at::ScalarType compute_dtype(const JobConfig& job) {
 }
 
 RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement,
-                     const MeshCoordinates& place, const std::vector<int>& layer_counts) {
+                     const MeshCoordinates& place, const ModelPlan& plan) {
   const WeightSource weights(job, spec);
-  const std::vector<LayerActivations> activations = layer_activations(job, layer_counts);
   const Mesh mesh = mesh_of_job(job);
   const int rank = mesh.world_rank(place);
   const ExpertShare experts{mesh.index(MeshAxis::kExpert, rank), mesh.size(MeshAxis::kExpert)};
   for (const StageId stage : placement.stages_of(place.pp)) {
-    const StageRange range = stage_range(layer_counts, stage.value, activations, experts);
+    const StageRange range = stage_range(plan.layer_counts, stage.value, plan.activations, experts);
     const auto module = build_stage(spec, compute_dtype(job), range, job.seed);
     auto& shards = shards_.emplace_back();
     for (ParameterGroup* group : module->parameter_groups()) {

@@ -10,6 +10,7 @@
 #include "model/family.hpp"
 #include "runtime/pipeline_schedule.hpp"
 #include "shard/group_shard.hpp"
+#include "simulate/model_plan.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"
 
@@ -25,7 +26,7 @@ class RankModel {
  public:
   /// Builds and fills the stages of a rank at `place`; reads its own layers only. Not collective. Throws Error.
   RankModel(const JobConfig& job, const ModelSpec& spec, const Placement& placement, const MeshCoordinates& place,
-            const std::vector<int>& layer_counts);
+            const ModelPlan& plan);
 
   const std::vector<StagePtr>& stages() const { return stages_; }  ///< by chunk
   /// Shards of all stages' groups, by chunk.

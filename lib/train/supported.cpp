@@ -9,7 +9,6 @@ void check_supported(const JobConfig& job) {
     if (asked) throw_error("{} is not supported by this version of ppctl; {}", key, instead);
   };
   refuse(job.mpipe.enabled || job.pipeline.schedule == "mpipe_transpose", "mpipe", "leave the section out");
-  refuse(!job.swap.layers.empty(), "swap", "leave the section out");
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "simulate/memory_report.hpp"
 #include "storage/step_folders.hpp"
 #include "train/agreement.hpp"
 #include "train/checkpoint_weights.hpp"
@@ -47,6 +48,7 @@ TrainResult Trainer::run() {
   settle();
   if (store_) store_->finish(deadline());
   report_shards();
+  report_swap(result);
   result.stopped = stop_ && state_.step < total;
   if (memory_) {
     result.planned_memory = memory_->planned();
@@ -62,7 +64,7 @@ TrainResult Trainer::run() {
 
 void Trainer::announce() const {
   say(fmt::format("{}: {} layers over {} stages as {}, {} microbatches of {} samples, {}, on {}", job_.name,
-                  spec_.num_layers, schedule_.num_stages(), fmt::join(layer_counts_, "+"),
+                  spec_.num_layers, schedule_.num_stages(), fmt::join(plan_.layer_counts, "+"),
                   shape_.num_microbatches * shape_.accumulate, shape_.microbatch_size, schedule_.name,
                   mesh_.to_text()));
   say(dataset_.description);
@@ -206,6 +208,18 @@ void Trainer::report_shards() const {
                     stage.stage, stats.all_gathers, stats.reduce_scatters, stage.groups.size(),
                     milliseconds(stats.wait)));
   }
+}
+
+void Trainer::report_swap(TrainResult& result) const {
+  if (!swap_) return;
+  const SwapStats& stats = swap_->stats();
+  result.swap = stats;
+  result.most_swapped_bytes = swap_->store().most_bytes();
+  say(fmt::format("swap of rank 0: activations of {} microbatches, {} each way, at most {} at once; waited {:.1f} ms for "
+                  "offloads and {:.1f} ms for loads",
+                  stats.offloads, bytes_text(static_cast<double>(stats.bytes)),
+                  bytes_text(static_cast<double>(result.most_swapped_bytes)), milliseconds(stats.offload_wait),
+                  milliseconds(stats.load_wait)));
 }
 
 void Trainer::save() {

@@ -12,11 +12,13 @@
 #include "config/job_config.hpp"
 #include "runtime/overlapped_exchange.hpp"
 #include "runtime/overlapped_pairs.hpp"
+#include "runtime/activation_swap.hpp"
 #include "runtime/stage_replicas.hpp"
 #include "runtime/tied_weights.hpp"
 #include "schedule/schedule.hpp"
 #include "shard/fsdp.hpp"
 #include "shard/group_expert_exchange.hpp"
+#include "simulate/model_plan.hpp"
 #include "topology/mesh.hpp"
 #include "train/checkpoint.hpp"
 #include "train/grad_norm.hpp"
@@ -49,6 +51,8 @@ struct TrainResult {
   bool stopped = false;          ///< by the user
   double unigram_entropy = 0.0;  ///< of the training text, on rank 0; 0 for other data
   std::string sample;            ///< the continuation of sample.prompt, on the ranks of replica 0
+  SwapStats swap;  ///< of this rank
+  std::size_t most_swapped_bytes = 0;
   // by world rank; empty without log.memory
   std::vector<RankMemory> planned_memory;
   std::vector<MemoryPart> measured_memory;
@@ -97,6 +101,7 @@ class Trainer {
   void export_model();
   std::string sample();
   void report_shards() const;
+  void report_swap(TrainResult& result) const;
 
   bool is_first_rank() const { return world_->rank() == 0; }
   Deadline deadline() const { return Deadline::after_seconds(job_.timeout_s); }
@@ -115,7 +120,7 @@ class Trainer {
   PipelineRanks pipeline_ranks_;
 
   ModelSpec spec_;
-  std::vector<int> layer_counts_;
+  ModelPlan plan_;
   std::optional<RankModel> model_;
   Dataset dataset_;
   std::optional<BatchLoader> loader_;
@@ -127,6 +132,7 @@ class Trainer {
   std::unique_ptr<Fsdp> fsdp_;                           ///< null where dp_shard is 1
   std::unique_ptr<OverlappedPairs> pairs_;               ///< null without pipeline.overlap_b_f
   std::unique_ptr<ExpertExchange> overlapped_exchange_;  ///< null unless there is both of them
+  std::unique_ptr<ActivationSwap> swap_;                 ///< null without `swap`
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<TiedWeights> tied_;
   std::unique_ptr<StageReplicas> stage_replicas_;

@@ -1,6 +1,7 @@
 #include "base/error.hpp"
 #include "train/agreement.hpp"
 #include "train/job_links.hpp"
+#include "train/swap_tier.hpp"
 #include "train/supported.hpp"
 #include "train/trainer.hpp"
 
@@ -71,7 +72,7 @@ void Trainer::prepare_alone() {
   pipeline_ranks_ = {&communicator_.transport(), mesh_.coordinates(rank).pp,
                      mesh_.ranks_along(MeshAxis::kPipeline, rank)};
   spec_ = model_of_job(job_);
-  layer_counts_ = layers_per_stage(job_, spec_, schedule_.placement);
+  plan_ = model_plan(job_, spec_, schedule_);
   check_sample(job_, spec_);
   if (options_.samples) {
     dataset_.training = options_.samples;
@@ -85,7 +86,7 @@ void Trainer::prepare_alone() {
   }
   check_evaluation(job_, dataset_, shape_);
   lr_schedule_.emplace(job_.lr_schedule, job_.optimizer.lr, total_steps());
-  model_.emplace(job_, spec_, schedule_.placement, mesh_.coordinates(rank), layer_counts_);
+  model_.emplace(job_, spec_, schedule_.placement, mesh_.coordinates(rank), plan_);
   optimizer_.emplace(job_.optimizer, model_->shards());
 
   const BatchNeeds needs{model_->has_first_stage(), model_->has_last_stage()};
@@ -145,11 +146,17 @@ void Trainer::connect() {
     fsdp.timeout_s = job_.timeout_s;
     fsdp_ =
         std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), axes_->along(MeshAxis::kExpertShard), by_stage, fsdp);
-    executor_->set_hooks({.shard = fsdp_.get()});
   }
+  if (!job_.swap.layers.empty()) {
+    agree(*world_, deadline(), [&] {
+      swap_ = make_activation_swap(job_.swap, job_.timeout_s);
+      return std::string();
+    });
+  }
+  executor_->set_hooks({.shard = fsdp_.get(), .swap = swap_.get()});
 
   if (meter_) {
-    memory_.emplace(*meter_, planned_memory(schedule_, memory_model(job_, spec_, layer_counts_), mesh_));
+    memory_.emplace(*meter_, planned_memory(schedule_, memory_model(job_, spec_, plan_), mesh_));
   }
 
   if (!job_.checkpoint.folder.empty()) {

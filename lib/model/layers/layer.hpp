@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "model/expert_exchange.hpp"
 #include "model/stage_module.hpp"
@@ -79,8 +80,22 @@ class Layer {
   /// Takes the views of the allocated group. Call once, before the first forward.
   virtual void bind() = 0;
 
+  /// Whether swap_wrapper() is around it.
+  bool swaps() const { return swaps_; }
+  void set_swaps(bool swaps) { swaps_ = swaps; }
+
  protected:
   ParameterGroup group_;
+
+ private:
+  bool swaps_ = false;
 };
+
+/// What `layer` saves may leave memory between its forward and its backward, where the schedule has the steps for it
+/// (PassOptions::swap) and the executor the machinery (ActivationSwap).
+inline std::unique_ptr<Layer> swap_wrapper(std::unique_ptr<Layer> layer) {
+  layer->set_swaps(true);
+  return layer;
+}
 
 }  // namespace ppctl

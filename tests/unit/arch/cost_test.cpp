@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "arch/family.hpp"
+#include "arch/model_work.hpp"
 
 namespace ppctl {
 namespace {
@@ -70,7 +71,7 @@ TEST(Cost, CountsATiedHeadsWeightOnceButComputesWithIt) {
 }
 
 TEST(Cost, GivesTheSplitOfLayersForwardAndBackward) {
-  const LayerCosts costs = layer_costs(tiny("false"), 6);
+  const LayerCosts costs = operations_of(tiny("false"), {}, 6).split_costs();
   ASSERT_EQ(costs.layers.size(), 3U);
   EXPECT_EQ(costs.layers[1], cost_of(layer_config(tiny("false"), 1), 6).total_flops());
   EXPECT_EQ(costs.head, 480.0);

@@ -9,6 +9,7 @@
 #include "runtime/autograd_module.hpp"
 #include "runtime/overlapped_pairs.hpp"
 #include "runtime/stage_replicas.hpp"
+#include "runtime/swap_wrapper.hpp"
 #include "schedule/generator.hpp"
 #include "schedule/verify.hpp"
 
@@ -75,9 +76,12 @@ std::shared_ptr<StageModule> make_module(const Job& job, int begin, int end, boo
     }
     layers.push_back(layer);
   }
-  const auto forward = [layers](const TensorList& inputs, const Microbatch& microbatch) {
+  const auto forward = [layers, swaps = job.swaps](const TensorList& inputs, const Microbatch& microbatch) {
     TensorList x = inputs;
-    for (const LayerWeights& layer : layers) x = run_layer(layer, std::move(x), microbatch);
+    for (const LayerWeights& layer : layers) {
+      auto swapped = swap_wrapper([&](TensorList in) { return run_layer(layer, std::move(in), microbatch); });
+      x = swaps ? swapped(std::move(x)) : run_layer(layer, std::move(x), microbatch);
+    }
     return x;
   };
   return std::make_shared<AutogradModule>(AutogradModule::Forward(forward), parameters,

@@ -43,6 +43,7 @@ struct Job {
   bool two_halves =
       false;  ///< sum the gradients of each half of the microbatches, then add: what a bidirectional pipeline does
   Validation validation = Validation::kNone;
+  bool swaps = false;        ///< swap_wrapper() around every layer
   bool two_threads = false;  ///< the halves of an overlapped pair run at once
   double timeout_s = 60;
   /// Called on each rank before the first step.

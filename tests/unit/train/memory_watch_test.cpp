@@ -94,6 +94,15 @@ const std::vector<Case>& cases() {
        4,
        {"parallel.pp=4", "recompute={every: 2}", "pipeline.schedule=zb_v", "model.num_hidden_layers=16"}},
       {"RecomputedStages2", 2, {"parallel.pp=2", "recompute={attention: true, mlp: true, stages: [0]}"}},
+      {"Swapped4", 4, {"parallel.pp=4", "swap={layers: all}"}},
+      {"SwappedLayersGpipe2", 2, {"parallel.pp=2", "pipeline.schedule=gpipe", "swap={layers: [0, 2, 5]}"}},
+      {"SwappedInterleaved4", 4, {"parallel.pp=4", "pipeline.schedule=interleaved_1f1b", "swap={layers: all}"}},
+      {"SwappedZbV4", 4, {"parallel.pp=4", "pipeline.schedule=zb_v", "swap={layers: all}"}},
+      {"SwappedAndRecomputed4", 4, {"parallel.pp=4", "swap={layers: all}", "recompute={attention: true, every: 2}"}},
+      {"SplitByCost3", 3, {"parallel.pp=3", "pipeline.layers=auto"}},
+      {"OverlappedPairs4",
+       4,
+       {"parallel.pp=4", "pipeline.schedule=interleaved_1f1b", "pipeline.overlap_b_f=true", "recompute={every: 2}"}},
       {"Dualpipe4", 4, {"parallel.pp=4", "pipeline.schedule=dualpipe"}},
   };
   return result;

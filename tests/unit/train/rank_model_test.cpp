@@ -17,7 +17,7 @@ using test::tiny_job;
 RankModel model_at(const JobConfig& job, const MeshCoordinates& place) {
   const ModelSpec spec = model_of_job(job);
   const Placement placement(PlacementKind::kLoop, job.parallel.pp, 1);
-  return {job, spec, placement, place, layers_per_stage(job, spec, placement)};
+  return {job, spec, placement, place, {layers_per_stage(job, spec, placement), {}}};
 }
 
 TEST(RankModel, HoldsItsRowsOfValuesAndOptimizerStateAndNothingElse) {
