@@ -29,7 +29,7 @@ std::vector<MixRow> search_mixes(const PlanOptions& options, const JobConfig& jo
 /// The first that stays within `bytes` a rank. Throws Error that says what the leanest would need.
 const MixRow& cheapest_fit(const std::vector<MixRow>& rows, double bytes);
 
-/// A table of the best few that fit.
+/// A table of the best few that fit: of each schedule those mixes that nothing as fast makes leaner.
 std::string search_text(const std::vector<MixRow>& rows, double bytes);
 /// What to write into the job file.
 std::string mix_yaml(const MixRow& row);

@@ -110,6 +110,33 @@ TEST_F(Plan, MarksRanksThatNeedMoreMemoryThanTheyMay) {
   EXPECT_THAT(text, HasSubstr("  does not fit\n"));
 }
 
+TEST_F(Plan, SaysWhatToWriteInsteadOfAJobThatDoesNotFit) {
+  place_.write("job.yaml", kWholeModel);
+  const std::string text = out_of({"--config", "job.yaml", "--set", "pipeline.schedule=gpipe", "--memory-gib", "0.06"});
+  EXPECT_THAT(text, HasSubstr("\nDoes not fit in 0.06 GiB a rank. The fastest that does takes "));
+  EXPECT_THAT(text, HasSubstr(" MiB:\npipeline: {schedule: "));
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--set", "memory_gib=0.0001"}), HasSubstr(", and nothing does: "));
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--set", "memory_gib=4"}), Not(HasSubstr("fit in")));
+}
+
+TEST_F(Plan, ListsTheFastestMixesThatFit) {
+  place_.write("job.yaml", kWholeModel);
+  const std::string text = out_of({"--config", "job.yaml", "--auto", "--memory-gib", "0.06"});
+  EXPECT_THAT(text, StartsWith("schedule "));
+  EXPECT_THAT(text, HasSubstr(" ways to run the job fit in 0.06 GiB a rank. The fastest, for the job file:\n"));
+  EXPECT_THAT(text, HasSubstr(", layers: "));
+}
+
+TEST_F(Plan, ShowsWhatIsRecomputedAndSwapped) {
+  place_.write("job.yaml", kWholeModel);
+  const auto with = [&](const char* set) { return out_of({"--config", "job.yaml", "--set", set, "--format", "csv"}); };
+  EXPECT_THAT(with("swap={layers: all}"), HasSubstr("0LAUNCH_OFFLOAD0"));
+  const std::string text = out_of({"--config", "job.yaml", "--set", "swap={layers: all}"});
+  EXPECT_THAT(text, HasSubstr(" swapped "));
+  EXPECT_NE(out_of({"--config", "job.yaml", "--set", "recompute=full", "--format", "json"}),
+            out_of({"--config", "job.yaml", "--format", "json"}));
+}
+
 TEST_F(Plan, ChoosesByTheMemoryOfTheJobsModel) {
   place_.write("job.yaml", kWholeModel);
   EXPECT_THAT(out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"}), HasSubstr("\npipeline: {schedule: "));
