@@ -15,8 +15,8 @@ void add_profile_option(CLI::App& bench, ChosenCommand& chosen) {
   auto request = std::make_shared<EngineRequest>();
   request->command = "bench profile";
   std::string& file = request->options["profile"];
-  CLI::Option* config = bench.add_option("--config", request->config_file, "The job whose layers are measured (YAML)")
-                            ->type_name("FILE");
+  CLI::Option* config =
+      bench.add_option("--config", request->config_file, "The job whose layers are measured (YAML)")->type_name("FILE");
   CLI::Option* profile =
       bench
           .add_option("--profile", file,

@@ -37,7 +37,8 @@ int bench_profile(const EngineRequest& request) {
   out << profile_json(profile);
   out.close();
   if (!out) throw_error("cannot write {}", path);
-  std::string text = fmt::format("{:<10} {:>10} {:>10} {:>10} {:>12}\n", "part", "forward ms", "dx ms", "dw ms", "kept");
+  std::string text =
+      fmt::format("{:<10} {:>10} {:>10} {:>10} {:>12}\n", "part", "forward ms", "dx ms", "dw ms", "kept");
   text += line("embedding", profile.embedding) + line("layer", profile.layers.at(0)) + line("head", profile.head);
   text += fmt::format("{} layers; for the job file: profile: {}\n", profile.layers.size(), path);
   std::fwrite(text.data(), 1, text.size(), stdout);

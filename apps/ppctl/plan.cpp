@@ -204,9 +204,8 @@ void choose_mix(const PlanOptions& options, const JobConfig& job) {
     return;
   }
   if (options.format != "text") throw_error("--compare and --auto print text or json, not {}", options.format);
-  const auto fitting = std::count_if(rows.begin(), rows.end(), [memory](const MixRow& row) {
-    return row.row.peak_bytes <= memory;
-  });
+  const auto fitting =
+      std::count_if(rows.begin(), rows.end(), [memory](const MixRow& row) { return row.row.peak_bytes <= memory; });
   print(fmt::format("{}{} of {} ways to run the job fit in {} GiB a rank. The fastest, for the job file:\n{}",
                     search_text(rows, memory), fitting, rows.size(), job.memory_gib, mix_yaml(best)));
 }

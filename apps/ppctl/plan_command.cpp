@@ -58,7 +58,8 @@ void add_cost_options(CLI::App& command, PlanOptions& options) {
   add("--p2p-ms", options.p2p_ms, "From one rank to another (0)");
   add("--latency-ms", options.latency_ms, "Latency of the link (the job's)");
   add("--bandwidth-gbps", options.bandwidth_gbps, "Bandwidth of the link, 10^9 bits a second (the job's)");
-  add("--offload-gbps", options.offload_gbps, "To and from where a swap moves activations, 10^9 bits a second (the job's)");
+  add("--offload-gbps", options.offload_gbps,
+      "To and from where a swap moves activations, 10^9 bits a second (the job's)");
   add("--output-mib", options.output_mib, "Tensor between stages (0)");
   add("--activation-mib", options.activation_mib, "Kept for the backward (0)");
   add("--state-mib", options.state_mib, "Parameters, gradients and optimizer state (0)");

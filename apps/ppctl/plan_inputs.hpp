@@ -38,9 +38,9 @@ struct PlanOptions {
   double p2p_ms = 0;
   double latency_ms = 0;
   double bandwidth_gbps = 0;
-  double offload_gbps = 0;    ///< of a swap, each way; 0: the job's
+  double offload_gbps = 0;  ///< of a swap, each way; 0: the job's
   double pair_factor = 1;
-  double optimizer_ms = 0;    ///< of one rank
+  double optimizer_ms = 0;               ///< of one rank
   std::optional<double> activation_mib;  ///< of one stage and microbatch (with `layers`, of one layer)
   std::optional<double> output_mib;      ///< a tensor between stages
   std::optional<double> state_mib;       ///< of one stage (or layer): parameters, gradients, optimizer
@@ -69,8 +69,8 @@ class PlanModel;
 CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
                      const Placement& placement, const Schedule* schedule = nullptr);
 
-/// The same for placements that are laid side by side: relative times have one unit for all of them, the mean forward of
-/// what a rank holds.
+/// The same for placements that are laid side by side: relative times have one unit for all of them, the mean forward
+/// of what a rank holds.
 CostModel comparable_costs(const PlanOptions& options, const JobConfig& job, const PlanModel& model,
                            const Placement& placement);
 

@@ -92,15 +92,14 @@ std::vector<MixRow> search_mixes(const PlanOptions& options, const JobConfig& jo
 }
 
 const MixRow& cheapest_fit(const std::vector<MixRow>& rows, double bytes) {
-  const auto fits = std::find_if(rows.begin(), rows.end(), [bytes](const MixRow& row) {
-    return row.row.peak_bytes <= bytes;
-  });
+  const auto fits =
+      std::find_if(rows.begin(), rows.end(), [bytes](const MixRow& row) { return row.row.peak_bytes <= bytes; });
   if (fits != rows.end()) return *fits;
-  const auto leanest = std::min_element(rows.begin(), rows.end(), [](const MixRow& a, const MixRow& b) {
-    return a.row.peak_bytes < b.row.peak_bytes;
-  });
+  const auto leanest = std::min_element(
+      rows.begin(), rows.end(), [](const MixRow& a, const MixRow& b) { return a.row.peak_bytes < b.row.peak_bytes; });
   throw_error(
-      "no schedule fits in {:.2f} GiB a rank; the leanest, {} with {} chunks, layers {}, recompute {}, swap {}, needs {}",
+      "no schedule fits in {:.2f} GiB a rank; the leanest, {} with {} chunks, layers {}, recompute {}, swap {}, needs "
+      "{}",
       bytes / kGib, leanest->row.schedule, leanest->row.chunks, leanest->mix.layers, leanest->mix.recompute,
       leanest->mix.swaps ? "all" : "none", bytes_text(leanest->row.peak_bytes));
 }

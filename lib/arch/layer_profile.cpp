@@ -12,10 +12,8 @@ namespace {
 using nlohmann::json;
 
 json to_json(const PartTimes& part) {
-  return {{"forward_ms", part.forward_ms},
-          {"dx_ms", part.dx_ms},
-          {"dw_ms", part.dw_ms},
-          {"saved_bytes", part.saved_bytes}};
+  return {
+      {"forward_ms", part.forward_ms}, {"dx_ms", part.dx_ms}, {"dw_ms", part.dw_ms}, {"saved_bytes", part.saved_bytes}};
 }
 
 PartTimes part_of(const json& object) {

@@ -22,8 +22,8 @@ PartCost layer_cost(const ModelSpec& spec, const std::vector<LayerActivations>& 
 void check_profile(const LayerProfile& profile, const JobConfig& job, const ModelSpec& spec) {
   const auto refuse = [&](const char* what, const auto& in_profile, const auto& in_job) {
     if (in_profile != in_job) {
-      throw_error("{}: measured with {} {}, but the job has {}; measure again with `ppctl bench --profile`", job.profile,
-                  what, in_profile, in_job);
+      throw_error("{}: measured with {} {}, but the job has {}; measure again with `ppctl bench --profile`",
+                  job.profile, what, in_profile, in_job);
     }
   };
   refuse("family", profile.family, spec.family);

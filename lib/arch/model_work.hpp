@@ -35,7 +35,8 @@ struct ModelWork {
 /// By the operations that the layers have, for one token. `activations`: of each layer; empty: nothing is recomputed.
 ModelWork operations_of(const ModelSpec& spec, const std::vector<LayerActivations>& activations, std::int64_t sequence);
 
-/// As the job's profile measured it, else by the operations that the layers have. A recomputed part is taken to cost its share of the layer's measured forward. Throws Error where the profile is of another model or other microbatches.
+/// As the job's profile measured it, else by the operations that the layers have. A recomputed part is taken to cost
+/// its share of the layer's measured forward. Throws Error where the profile is of another model or other microbatches.
 ModelWork model_work(const JobConfig& job, const ModelSpec& spec, const std::vector<LayerActivations>& activations);
 
 }  // namespace ppctl

@@ -75,7 +75,7 @@ struct Sketch {
   std::vector<SketchTensor> saved;
   std::vector<SketchWork> queue;
   bool defer = false;
-  bool saves = true;  ///< false: nobody keeps what is saved
+  bool saves = true;                                         ///< false: nobody keeps what is saved
   std::vector<std::pair<std::size_t, std::size_t>> swapped;  ///< ranges of `saved` that may leave memory
 
   /// A part whose forward saves nothing, while the object lives.

@@ -16,8 +16,8 @@ namespace ppctl {
 
 /// What an ActivationSwap has done since it was made.
 struct SwapStats {
-  std::int64_t offloads = 0;    ///< of (stage, microbatch)
-  std::int64_t bytes = 0;       ///< written; as many are read
+  std::int64_t offloads = 0;     ///< of (stage, microbatch)
+  std::int64_t bytes = 0;        ///< written; as many are read
   Nanoseconds offload_wait = 0;  ///< that the compute thread waited
   Nanoseconds load_wait = 0;
 };

@@ -137,7 +137,10 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
   double shortest_span = std::numeric_limits<double>::infinity();
   for (int step = 0; step < bench.warmup_steps + bench.measured_steps; ++step) {
     std::vector<Microbatch> microbatches(static_cast<std::size_t>(bench.schedule.num_microbatches));
-    for (Microbatch& microbatch : microbatches) microbatch.step = step;
+    for (std::size_t i = 0; i < microbatches.size(); ++i) {
+      microbatches[i].step = step;
+      microbatches[i].index = static_cast<int>(i);
+    }
     const Nanoseconds origin = agree_on_start(*group, Deadline::after_seconds(bench.timeout_s));
     sleeper.sleep_until(origin);
     const StepResult& got = executor.run(std::move(microbatches));

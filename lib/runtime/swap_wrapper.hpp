@@ -6,8 +6,8 @@
 
 namespace ppctl {
 
-/// While it lives, tensors that autograd saves on this thread for a backward are noted in `saved`, as far as a SwapScope
-/// is around what saves them. AutogradModule makes one around each forward.
+/// While it lives, tensors that autograd saves on this thread for a backward are noted in `saved`, as far as a
+/// SwapScope is around what saves them. AutogradModule makes one around each forward.
 class SavedTensorScope {
  public:
   explicit SavedTensorScope(SavedActivations& saved);
@@ -29,8 +29,8 @@ class SwapScope {
   SwapScope& operator=(const SwapScope&) = delete;
 };
 
-/// A layer of the user's own, any callable, inside the forward of an AutogradModule: what autograd saves in it may leave
-/// memory until the backward, where the schedule has the steps for it (PassOptions::swap) and the executor the
+/// A layer of the user's own, any callable, inside the forward of an AutogradModule: what autograd saves in it may
+/// leave memory until the backward, where the schedule has the steps for it (PassOptions::swap) and the executor the
 /// machinery (ActivationSwap). What others hold too (parameters, buffers, the stage's inputs and outputs) stays.
 template <class Callable>
 auto swap_wrapper(Callable layer) {

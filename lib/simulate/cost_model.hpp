@@ -23,8 +23,8 @@ struct StageCosts {
   double activation_bytes =
       0;  ///< kept from the forward to the end of the backward (to BACKWARD_WEIGHT where that is apart)
   double unswapped_bytes = 0;  ///< of activation_bytes, what an offload leaves in memory
-  double output_bytes = 0;  ///< the tensor that goes to the next stage; its gradient, which comes back, is as large
-  double state_bytes = 0;   ///< parameters, gradients and optimizer state of the stage on one rank, all the time
+  double output_bytes = 0;     ///< the tensor that goes to the next stage; its gradient, which comes back, is as large
+  double state_bytes = 0;      ///< parameters, gradients and optimizer state of the stage on one rank, all the time
 };
 
 /// A link between two ranks. A message arrives latency + bytes / bandwidth after it started; messages of one ordered

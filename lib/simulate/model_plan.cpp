@@ -21,9 +21,8 @@ struct FullestRank {
 
 FullestRank fullest_rank(const JobConfig& job, const ModelSpec& spec, const Schedule& schedule, const ModelPlan& plan) {
   const std::vector<RankMemory> ranks = plan_memory(schedule, memory_model(job, spec, plan));
-  const auto most = std::max_element(ranks.begin(), ranks.end(), [](const RankMemory& a, const RankMemory& b) {
-    return a.total() < b.total();
-  });
+  const auto most = std::max_element(ranks.begin(), ranks.end(),
+                                     [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
   return {PipelineRank(static_cast<int>(most - ranks.begin())), most->total()};
 }
 

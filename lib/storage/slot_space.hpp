@@ -18,7 +18,7 @@ class SlotSpace {
   /// REQUIRES: take() gave `offset`, and it was not given back yet.
   void give(std::int64_t offset);
 
-  std::int64_t taken() const { return taken_; }   ///< bytes now
+  std::int64_t taken() const { return taken_; }    ///< bytes now
   std::int64_t extent() const { return extent_; }  ///< behind the last byte that was ever taken
 
  private:

@@ -215,11 +215,12 @@ void Trainer::report_swap(TrainResult& result) const {
   const SwapStats& stats = swap_->stats();
   result.swap = stats;
   result.most_swapped_bytes = swap_->store().most_bytes();
-  say(fmt::format("swap of rank 0: activations of {} microbatches, {} each way, at most {} at once; waited {:.1f} ms for "
-                  "offloads and {:.1f} ms for loads",
-                  stats.offloads, bytes_text(static_cast<double>(stats.bytes)),
-                  bytes_text(static_cast<double>(result.most_swapped_bytes)), milliseconds(stats.offload_wait),
-                  milliseconds(stats.load_wait)));
+  say(fmt::format(
+      "swap of rank 0: activations of {} microbatches, {} each way, at most {} at once; waited {:.1f} ms for "
+      "offloads and {:.1f} ms for loads",
+      stats.offloads, bytes_text(static_cast<double>(stats.bytes)),
+      bytes_text(static_cast<double>(result.most_swapped_bytes)), milliseconds(stats.offload_wait),
+      milliseconds(stats.load_wait)));
 }
 
 void Trainer::save() {

@@ -10,9 +10,9 @@
 #include "comm/mesh_groups.hpp"
 #include "comm/transport.hpp"
 #include "config/job_config.hpp"
+#include "runtime/activation_swap.hpp"
 #include "runtime/overlapped_exchange.hpp"
 #include "runtime/overlapped_pairs.hpp"
-#include "runtime/activation_swap.hpp"
 #include "runtime/stage_replicas.hpp"
 #include "runtime/tied_weights.hpp"
 #include "schedule/schedule.hpp"
@@ -51,7 +51,7 @@ struct TrainResult {
   bool stopped = false;          ///< by the user
   double unigram_entropy = 0.0;  ///< of the training text, on rank 0; 0 for other data
   std::string sample;            ///< the continuation of sample.prompt, on the ranks of replica 0
-  SwapStats swap;  ///< of this rank
+  SwapStats swap;                ///< of this rank
   std::size_t most_swapped_bytes = 0;
   // by world rank; empty without log.memory
   std::vector<RankMemory> planned_memory;

@@ -1,8 +1,8 @@
 #include "base/error.hpp"
 #include "train/agreement.hpp"
 #include "train/job_links.hpp"
-#include "train/swap_tier.hpp"
 #include "train/supported.hpp"
+#include "train/swap_tier.hpp"
 #include "train/trainer.hpp"
 
 namespace ppctl {

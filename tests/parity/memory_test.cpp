@@ -25,9 +25,9 @@ TEST(ParityOfMemory, SwapRecomputeAndAnySplitLeaveTheBitsOfOneRank) {
   const test::TemporaryFolder folder;
   const std::string file = "swap={layers: all, tier: file, folder: '" + folder.path() + "'}";
   const std::vector<double> alone = run_job(parity_job("llama-tiny", {"parallel.pp=1"})).numbers();
-  for (const Sets& schedule : {Sets{"pipeline.schedule=1f1b"},
-                               Sets{"pipeline.schedule=interleaved_1f1b", "pipeline.overlap_b_f=true"},
-                               Sets{"pipeline.schedule=zb_v"}}) {
+  for (const Sets& schedule :
+       {Sets{"pipeline.schedule=1f1b"}, Sets{"pipeline.schedule=interleaved_1f1b", "pipeline.overlap_b_f=true"},
+        Sets{"pipeline.schedule=zb_v"}}) {
     for (const Sets& mode : {Sets{file}, Sets{"recompute=full"}, Sets{"recompute={attention: true, every: 2}"},
                              Sets{"recompute={mlp: true, stages: [0, 2]}"}, Sets{"pipeline.layers=auto"},
                              Sets{file, "recompute={every: 2}", "pipeline.layers=auto"}}) {

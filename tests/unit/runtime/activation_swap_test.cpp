@@ -56,10 +56,9 @@ Job job_of(const char* schedule, std::vector<Layer> layers) {
 }
 
 TEST(SwapWrapper, AroundLayersOfTheUsersOwnLeavesEveryBit) {
-  const std::vector<std::vector<Layer>> models = {
-      std::vector<Layer>(16, Layer::kDense),
-      {Layer::kTwice, Layer::kDense, Layer::kFrozen, Layer::kNoParameters, Layer::kSkip, Layer::kForgetful,
-       Layer::kSkip, Layer::kTwice}};
+  const std::vector<std::vector<Layer>> models = {std::vector<Layer>(16, Layer::kDense),
+                                                  {Layer::kTwice, Layer::kDense, Layer::kFrozen, Layer::kNoParameters,
+                                                   Layer::kSkip, Layer::kForgetful, Layer::kSkip, Layer::kTwice}};
   for (const auto& layers : models) {
     for (const char* schedule : {"1f1b", "gpipe", "zb_h1", "zb_v"}) {
       const Job plain = job_of(schedule, layers);

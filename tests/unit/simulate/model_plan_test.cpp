@@ -115,7 +115,8 @@ TEST(ModelPlan, MakesStepsLongerAndLeanerByRecompute) {
   const auto measure = [&](const RecomputeConfig& recompute) {
     job.recompute = recompute;
     const MemoryModel model = memory_model(job, spec, model_plan(job, spec, schedule));
-    return std::pair{model_costs(model).stages[1].dx_ms, plan_rank_memory(schedule, model, PipelineRank(1)).activations};
+    return std::pair{model_costs(model).stages[1].dx_ms,
+                     plan_rank_memory(schedule, model, PipelineRank(1)).activations};
   };
   const auto [time, bytes] = measure({});
   const auto [attention_time, attention_bytes] = measure({.attention = true});

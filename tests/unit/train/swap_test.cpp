@@ -54,9 +54,9 @@ TEST(Swap, LeavesEveryBitAsItIs) {
 
 TEST(Swap, MovesTheMicrobatchesWhoseBackwardIsFourSlotsAway) {
   const TemporaryFolder folder;
-  const JobConfig job = tiny_job(
-      folder.write("text", some_text()),
-      {"parallel.pp=4", "model.num_hidden_layers=4", "batch.global_size=16", "steps=3", "swap={layers: all}"});
+  const JobConfig job =
+      tiny_job(folder.write("text", some_text()),
+               {"parallel.pp=4", "model.num_hidden_layers=4", "batch.global_size=16", "steps=3", "swap={layers: all}"});
   const Schedule schedule = schedule_of_job(job);
   std::vector<int> offloads;
   std::vector<int> of_rank_one;
@@ -99,8 +99,8 @@ TEST(Swap, SaysWhichRankAndStepMetTheLimitOfTheTier) {
   const std::string text = folder.write("text", some_text());
   const Sets sets = kEightLayers + Sets{"parallel.pp=4", "checkpoint.folder=" + folder / "saved", "checkpoint.every=1"};
   run_job(tiny_job(text, sets + Sets{"steps=1"}));
-  const JobConfig job = tiny_job(text, sets + Sets{"swap={layers: all, tier: file, limit_gib: 0.00001, folder: '" +
-                                                   folder.path() + "'}"});
+  const JobConfig job = tiny_job(
+      text, sets + Sets{"swap={layers: all, tier: file, limit_gib: 0.00001, folder: '" + folder.path() + "'}"});
   try {
     run_job(job);
     FAIL() << "the tier was large enough";
