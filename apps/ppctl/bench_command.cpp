@@ -76,9 +76,10 @@ void add_bubbles(CLI::App& bench, ChosenCommand& chosen) {
   command.add("dw-ms", "10", "MS", "Gradient of its weights");
   command.add("stage-scale", "", "N[,N...]", "What to multiply these times with, one number a stage (layers: 3,4,4,2)");
   command.add("activation-mib", "0", "MIB", "Kept from a microbatch's forward to its backward");
-  command.add("offload-gbps", "0", "GBPS",
-              "Swap them to an emulated tier of 10^9 bits a second each way where the backward is four slots away; 0: do "
-              "not");
+  command.add(
+      "offload-gbps", "0", "GBPS",
+      "Swap them to an emulated tier of 10^9 bits a second each way where the backward is four slots away; 0: do "
+      "not");
   command.add("steps", "5", "N", "Steps to measure; the shortest counts");
   command.add("format", "text", "text|json", "What to print");
   command.add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");
