@@ -53,6 +53,32 @@ TEST_F(Plan, GivesTheFieldsOfJson) {
   EXPECT_THAT(json, HasSubstr("\"ideal_ms\": 24.0"));
 }
 
+TEST_F(Plan, ShowsTheRanksThatShareExpertsAndTheirMemory) {
+  place_.write("job.yaml", R"(name: experts
+steps: 1
+model: {family: mixtral, vocab_size: 64, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 2,
+        num_local_experts: 4, num_experts_per_tok: 2}
+data: {kind: text, path: text, sequence_length: 16}
+batch: {global_size: 16, microbatch_size: 2}
+parallel: {pp: 2, dp_shard: 4, ep: 2}
+)");
+  const std::string text = out_of({"--config", "job.yaml"});
+  EXPECT_THAT(text, StartsWith("mesh: pp 2 × dp_shard 4 (ep 2) = 8 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("  ep           [0 1] [2 3] [4 5] [6 7]\n  ep_shard     [0 2] [1 3] [4 6] [5 7]\n"));
+  EXPECT_THAT(text, HasSubstr("dp_shard 4, reduce step in float32, ep 2 with balanced routing"));
+}
+
+TEST_F(Plan, RefusesExpertsThatTheModelDoesNotHave) {
+  place_.write("job.yaml", R"(name: experts
+steps: 1
+model: {family: llama, vocab_size: 64, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 2}
+data: {kind: text, path: text, sequence_length: 16}
+batch: {global_size: 16, microbatch_size: 2}
+parallel: {pp: 2, dp_shard: 4, ep: 2}
+)");
+  EXPECT_THAT(error_of({"--config", "job.yaml"}), HasSubstr("parallel.ep is 2, but the family llama has no experts"));
+}
+
 TEST_F(Plan, TakesTimesOfALayerWhereLayersAreGiven) {
   EXPECT_THAT(out_of({"--pp", "2", "--microbatches", "4", "--layers", "2,1", "--format", "json"}),
               HasSubstr("\"ideal_ms\": 24.0"));

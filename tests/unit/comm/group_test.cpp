@@ -88,6 +88,40 @@ TEST(Group, ExchangesPiecesThatLieScattered) {
   });
 }
 
+TEST(Group, ReceivesPiecesOfExchangesThatWereSentBeforeInAnyOrder) {
+  for_group_sizes([](Group& group) {
+    const auto size = static_cast<std::size_t>(group.size());
+    const auto value = [&](int from, std::size_t to, int exchange) {
+      return 1000 * from + 10 * static_cast<int>(to) + exchange;
+    };
+    std::vector<std::vector<int>> values(2, std::vector<int>(size));
+    std::vector<SentPieces> sent;
+    for (int exchange = 0; exchange < 2; ++exchange) {
+      std::vector<std::vector<ConstBytes>> send(size);
+      for (std::size_t peer = 0; peer < size; ++peer) {
+        int& number = values[static_cast<std::size_t>(exchange)][peer];
+        number = value(group.rank(), peer, exchange);
+        send[peer] = {{reinterpret_cast<const std::byte*>(&number), sizeof number}};
+      }
+      sent.push_back(group.send_pieces(send));
+    }
+    for (const int exchange : {1, 0}) {
+      std::vector<int> got(size, -1);
+      std::vector<std::vector<MutableBytes>> receive(size);
+      for (std::size_t peer = 0; peer < size; ++peer) {
+        receive[peer] = {{reinterpret_cast<std::byte*>(&got[peer]), sizeof(int)}};
+      }
+      group.receive_pieces(sent[static_cast<std::size_t>(exchange)], receive)->wait(soon(), "pieces");
+      for (std::size_t peer = 0; peer < size; ++peer) {
+        const bool own = static_cast<int>(peer) == group.rank();
+        EXPECT_EQ(got[peer],
+                  own ? -1 : value(static_cast<int>(peer), static_cast<std::size_t>(group.rank()), exchange));
+      }
+    }
+    for (const SentPieces& pieces : sent) pieces.request->wait(soon(), "pieces");
+  });
+}
+
 TEST(Group, ReduceScatterGivesEachRankItsPartOfTheSum) {
   for_group_sizes([](Group& group) {
     const std::size_t count = 1234;
