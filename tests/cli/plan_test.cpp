@@ -68,7 +68,7 @@ parallel: {pp: 2, dp_shard: 4, ep: 2}
   EXPECT_THAT(text, HasSubstr("dp_shard 4, reduce step in float32, ep 2 with balanced routing"));
 }
 
-TEST_F(Plan, RefusesExpertsThatTheModelDoesNotHave) {
+TEST_F(Plan, SaysThatAModelHasNoExpertsToSpread) {
   place_.write("job.yaml", R"(name: experts
 steps: 1
 model: {family: llama, vocab_size: 64, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 2}
@@ -76,7 +76,7 @@ data: {kind: text, path: text, sequence_length: 16}
 batch: {global_size: 16, microbatch_size: 2}
 parallel: {pp: 2, dp_shard: 4, ep: 2}
 )");
-  EXPECT_THAT(error_of({"--config", "job.yaml"}), HasSubstr("parallel.ep is 2, but the family llama has no experts"));
+  EXPECT_THAT(out_of({"--config", "job.yaml"}), HasSubstr("parallel.ep is 2, but the family llama has no experts\n"));
 }
 
 TEST_F(Plan, TakesTimesOfALayerWhereLayersAreGiven) {
