@@ -395,5 +395,16 @@ TEST(Diagnostics, ListsEveryProblemInTheOrderOfTheFile) {
             "                                              ^");
 }
 
+TEST(Diagnostics, NamesTheLinksWhoseRanksAreNotThere) {
+  const std::string line = "link: {pairs: [{from: 0, to: 99}, {from: 1, to: 1}, {from: 0}]}";
+  const auto at = [&](int column, const std::string& rule) {
+    return fmt::format("job.yaml:8:{}: error: {}\n    {}\n{:>{}}", column, rule, line, '^', column + 4);
+  };
+  EXPECT_EQ(problems_of(kGoodJob + line + "\n"),
+            at(16, "'link.pairs[0]' is from rank 0 to rank 99, but the job's ranks are 0 to 3") + "\n" +
+                at(35, "'link.pairs[1]' is from rank 1 to itself") + "\n" +
+                at(53, "missing key 'link.pairs[2].to', for example {from: 0, to: 1, latency_us: 50}"));
+}
+
 }  // namespace
 }  // namespace ppctl
