@@ -1,5 +1,7 @@
 #include "runtime/activation_swap.hpp"
 
+#include <malloc.h>
+
 #include <map>
 #include <set>
 
@@ -55,6 +57,9 @@ std::set<const void*> storages_to_leave(PipelineStage& stage, int microbatch) {
   }
   return result;
 }
+
+/// Less than this is not given back to the system, which takes a walk along the heap.
+constexpr std::size_t kWorthReturning = std::size_t{4} << 20;
 
 std::size_t bytes_of(const TensorList& tensors) {
   std::size_t bytes = 0;
@@ -116,6 +121,8 @@ void ActivationSwap::wait_offload(StepContext& context) {
   offloads_.wait(chunk->ticket, deadline(), "an offload");
   stats_.offload_wait += monotonic_now() - start;
   for (const at::Tensor& tensor : *chunk->tensors) release_storage(tensor);
+  // A heap that keeps what is freed, in pieces between what lives, would let the resident set grow on.
+  if (bytes_of(*chunk->tensors) >= kWorthReturning) ::malloc_trim(0);
 }
 
 void ActivationSwap::launch_load(StepContext& context) {
