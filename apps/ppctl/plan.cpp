@@ -101,7 +101,9 @@ void add_model(const PlanOptions& options, const JobConfig& job, const PlanModel
     for (std::size_t rank = 0; rank < report.memory->ranks.size() && !options.gives_memory(); ++rank) {
       report.simulation.ranks[rank].peak_bytes = static_cast<double>(report.memory->ranks[rank].total());
     }
-    if (!options.gives_times()) {
+    if (!options.gives_times() && !job.profile.empty()) {
+      report.notes = fmt::format("times:   measured, from {}\n", job.profile);
+    } else if (!options.gives_times()) {
       report.notes =
           "times:   relative, from the model's operations: 1 ms is the mean forward of a stage; --forward-ms, --dx-ms "
           "and --dw-ms give measured ones\n";
