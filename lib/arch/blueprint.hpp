@@ -35,6 +35,9 @@ struct LinearOptions {
   Layout layout = Layout::kOutIn;
   double init_stddev = 0.02;
   std::string tied_to;  ///< of the weight; empty: its own
+  /// Each microbatch's weight gradient is a product of its own that is added as a whole, not summed inside the product:
+  /// what ranks that share the microbatches of a step can fold to the same bits.
+  bool separate_gradients = false;
 
   std::int64_t out_features() const {
     std::int64_t sum = 0;
@@ -158,6 +161,49 @@ struct AuxLossConfig {
 struct LanguageHeadConfig {
   NormOptions norm;
   LinearOptions projection;
+};
+
+/// Images to the first hidden state of a vision tower (CLIP): a convolution without bias whose stride is its size, a
+/// class token in front of the patches, learned positions, LayerNorm.
+struct PatchEmbeddingConfig {
+  std::string name;         ///< of its group of parameters
+  std::string class_token;  ///< whole name: it is no ".weight"
+  std::string patches;
+  std::string positions;
+  NormOptions norm;
+  std::int64_t channels = 3;
+  std::int64_t image_size = 0;  ///< pixels a side
+  std::int64_t patch_size = 0;
+  std::int64_t hidden_size = 0;
+  double init_stddev = 0.02;
+
+  std::int64_t grid() const { return image_size / patch_size; }
+  std::int64_t num_patches() const { return grid() * grid(); }
+  std::int64_t tokens() const { return num_patches() + 1; }  ///< of an image, class token included
+  std::int64_t patch_elements() const { return channels * patch_size * patch_size; }
+};
+
+/// Where images enter a language model: the projector makes features of the vision tower's hidden states, and they take
+/// the places of the image tokens among the embedded tokens.
+struct ImageMergeConfig {
+  std::string name;  ///< of its group of parameters
+  LinearOptions in;  ///< of the projector
+  Activation activation = Activation::kGeluErf;
+  LinearOptions out;
+  TokenEmbeddingConfig tokens;
+  std::int64_t image_token = 0;      ///< its id
+  std::int64_t image_tokens = 0;     ///< of an image, class token included
+  bool keeps_class_token = false;    ///< false: features are those of the patches alone
+  bool gives_image_gradient = true;  ///< whether somebody waits for the gradient of the hidden states
+
+  std::int64_t features_per_image() const { return keeps_class_token ? image_tokens : image_tokens - 1; }
+};
+
+/// What a checkpoint holds and no forward uses: it is kept as it is.
+struct UnusedPartsConfig {
+  std::string name;  ///< of its group of parameters
+  std::vector<DecoderLayerConfig> layers;
+  NormOptions norm;
 };
 
 }  // namespace ppctl

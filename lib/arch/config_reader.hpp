@@ -33,6 +33,8 @@ class ConfigReader {
   /// A reader of the object at `key`. REQUIRES: has(key).
   ConfigReader child(const std::string& key) const;
 
+  const nlohmann::json& object() const { return object_; }
+
   /// Throws "origin: key rule".
   [[noreturn]] void fail(const std::string& key, const std::string& rule) const;
 

@@ -1,6 +1,8 @@
 #include "arch/cost.hpp"
 
 #include "arch/declare.hpp"
+#include "arch/family.hpp"
+#include "arch/vision.hpp"
 
 namespace ppctl {
 namespace {
@@ -52,6 +54,14 @@ double recompute_flops(const DecoderLayerConfig& config, std::int64_t sequence) 
   return flops;
 }
 
+PartCost scaled(PartCost cost, double factor) {
+  cost.forward_flops *= factor;
+  cost.dx_flops *= factor;
+  cost.dw_flops *= factor;
+  cost.recompute_flops *= factor;
+  return cost;
+}
+
 }  // namespace
 
 PartCost& PartCost::operator+=(const PartCost& other) {
@@ -87,6 +97,51 @@ PartCost cost_of(const LanguageHeadConfig& config) {
   PartCost cost{num_elements(layout_of(config, 4)), 0.0, 0.0, 0.0, 0.0};
   cost += linear_cost(config.projection);
   return cost;
+}
+
+PartCost cost_of(const PatchEmbeddingConfig& config) {
+  const double product = 2.0 * static_cast<double>(config.num_patches() * config.patch_elements()) *
+                         static_cast<double>(config.hidden_size);
+  return {num_elements(layout_of(config, 4)), product, 0.0, product, 0.0};
+}
+
+PartCost cost_of(const ImageMergeConfig& config) {
+  PartCost cost = linear_cost(config.in);
+  cost += linear_cost(config.out);
+  cost = scaled(cost, static_cast<double>(config.features_per_image()));
+  cost.parameters = num_elements(layout_of(config, 4));
+  return cost;
+}
+
+namespace {
+
+/// Without what training leaves out where `inputs` or `weights` are frozen.
+PartCost trained_part(PartCost cost, bool frozen_inputs, bool frozen_weights) {
+  if (frozen_inputs) cost.dx_flops = 0.0;
+  if (frozen_weights) cost.dw_flops = 0.0;
+  return cost;
+}
+
+}  // namespace
+
+PartCost layer_cost(const ModelSpec& spec, const DecoderLayerConfig& layer, std::int64_t index, std::int64_t sequence) {
+  const bool frozen = !is_trained(spec, layer.attention_norm.name);
+  if (index >= spec.num_vision_layers()) return trained_part(cost_of(layer, sequence), false, frozen);
+  const std::int64_t tokens = spec.vision->image_tokens();
+  const double share = spec.vision->images_per_sample * static_cast<double>(tokens) / static_cast<double>(sequence);
+  return trained_part(scaled(cost_of(layer, tokens), share), is_frozen_before(spec, index), frozen);
+}
+
+PartCost merge_cost(const ModelSpec& spec, std::int64_t sequence) {
+  const double images_a_token = spec.vision->images_per_sample / static_cast<double>(sequence);
+  return scaled(cost_of(image_merge_config(spec)), images_a_token);
+}
+
+PartCost embedding_cost(const ModelSpec& spec, std::int64_t sequence) {
+  if (!spec.vision) return cost_of(embedding_config(spec));
+  const double images_a_token = spec.vision->images_per_sample / static_cast<double>(sequence);
+  const bool frozen = spec.vision->training != VisionSpec::Training::kAll;
+  return trained_part(scaled(cost_of(patch_embedding_config(spec)), images_a_token), true, frozen);
 }
 
 }  // namespace ppctl

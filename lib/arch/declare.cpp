@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "arch/family.hpp"
+#include "arch/vision.hpp"
+
 namespace ppctl {
 namespace {
 
@@ -14,6 +16,23 @@ void add_linear(GroupLayout& group, const LinearOptions& options) {
 void add_norm(GroupLayout& group, const NormOptions& options) {
   group.add(norm_weight(options.name, options.size));
   if (options.kind == NormKind::kLayer) group.add(norm_bias(options.name, options.size));
+}
+
+void add_layer(GroupLayout& group, const DecoderLayerConfig& config) {
+  add_norm(group, config.attention_norm);
+  add_linear(group, config.attention.qkv);
+  add_linear(group, config.attention.output);
+  if (config.attention.has_head_norm()) {
+    group.add(norm_weight(config.attention.query_norm, config.attention.heads.head_dim));
+    group.add(norm_weight(config.attention.key_norm, config.attention.heads.head_dim));
+  }
+  add_norm(group, config.feed_forward_norm);
+  if (config.moe) {
+    add_linear(group, config.moe->router);
+  } else {
+    add_linear(group, config.feed_forward.in);
+    add_linear(group, config.feed_forward.down);
+  }
 }
 
 }  // namespace
@@ -59,6 +78,22 @@ Parameter norm_bias(const std::string& name, std::int64_t size) {
   return parameter;
 }
 
+Parameter patch_weight(const PatchEmbeddingConfig& config) {
+  Parameter parameter;
+  parameter.name = config.patches + ".weight";
+  parameter.shape = {config.hidden_size, config.channels, config.patch_size, config.patch_size};
+  parameter.init = {ParameterInit::Kind::kNormal, config.init_stddev};
+  return parameter;
+}
+
+Parameter class_token(const PatchEmbeddingConfig& config) {
+  Parameter parameter;
+  parameter.name = config.class_token;
+  parameter.shape = {config.hidden_size};
+  parameter.init = {ParameterInit::Kind::kNormal, config.init_stddev};
+  return parameter;
+}
+
 Parameter table_weight(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev) {
   Parameter parameter;
   parameter.name = name + ".weight";
@@ -78,20 +113,7 @@ GroupLayout layout_of(const TokenEmbeddingConfig& config, std::int64_t element_b
 
 GroupLayout layout_of(const DecoderLayerConfig& config, std::int64_t element_bytes) {
   GroupLayout group(element_bytes);
-  add_norm(group, config.attention_norm);
-  add_linear(group, config.attention.qkv);
-  add_linear(group, config.attention.output);
-  if (config.attention.has_head_norm()) {
-    group.add(norm_weight(config.attention.query_norm, config.attention.heads.head_dim));
-    group.add(norm_weight(config.attention.key_norm, config.attention.heads.head_dim));
-  }
-  add_norm(group, config.feed_forward_norm);
-  if (config.moe) {
-    add_linear(group, config.moe->router);
-  } else {
-    add_linear(group, config.feed_forward.in);
-    add_linear(group, config.feed_forward.down);
-  }
+  add_layer(group, config);
   return group;
 }
 
@@ -115,13 +137,49 @@ GroupLayout layout_of(const LanguageHeadConfig& config, std::int64_t element_byt
   return group;
 }
 
+GroupLayout layout_of(const PatchEmbeddingConfig& config, std::int64_t element_bytes) {
+  GroupLayout group(element_bytes);
+  group.add(class_token(config));
+  group.add(patch_weight(config));
+  group.add(table_weight(config.positions, config.tokens(), config.hidden_size, config.init_stddev));
+  add_norm(group, config.norm);
+  return group;
+}
+
+GroupLayout layout_of(const ImageMergeConfig& config, std::int64_t element_bytes) {
+  GroupLayout group(element_bytes);
+  add_linear(group, config.in);
+  add_linear(group, config.out);
+  const TokenEmbeddingConfig& tokens = config.tokens;
+  group.add(table_weight(tokens.tokens, tokens.vocab_size, tokens.hidden_size, tokens.init_stddev));
+  return group;
+}
+
+GroupLayout layout_of(const UnusedPartsConfig& config, std::int64_t element_bytes) {
+  GroupLayout parts(element_bytes);
+  for (const DecoderLayerConfig& layer : config.layers) add_layer(parts, layer);
+  add_norm(parts, config.norm);
+  GroupLayout group(element_bytes);  // nothing computes with them, so nothing is merged
+  for (Parameter& parameter : parts.parameters()) {
+    parameter.trainable = false;
+    group.add(parameter);
+  }
+  return group;
+}
+
 std::vector<Parameter> all_parameters(const ModelSpec& spec) {
   constexpr std::int64_t kElementBytes = 4;
   std::vector<Parameter> result;
   const auto append = [&result](const GroupLayout& group) {
     result.insert(result.end(), group.parameters().begin(), group.parameters().end());
   };
-  append(layout_of(embedding_config(spec), kElementBytes));
+  if (spec.vision) {
+    append(layout_of(patch_embedding_config(spec), kElementBytes));
+    append(layout_of(unused_parts_config(spec), kElementBytes));
+    append(layout_of(image_merge_config(spec), kElementBytes));
+  } else {
+    append(layout_of(embedding_config(spec), kElementBytes));
+  }
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     for (const GroupLayout& group : layouts_of(layer_config(spec, i), kElementBytes)) append(group);
   }

@@ -15,6 +15,9 @@ std::vector<Parameter> weights_of(const LinearOptions& options);
 std::vector<Parameter> biases_of(const LinearOptions& options);
 Parameter norm_weight(const std::string& name, std::int64_t size);
 Parameter norm_bias(const std::string& name, std::int64_t size);
+/// The convolution's kernel, [hidden, channels, patch, patch], and the class token, [hidden].
+Parameter patch_weight(const PatchEmbeddingConfig& config);
+Parameter class_token(const PatchEmbeddingConfig& config);
 /// Rows of an embedding.
 Parameter table_weight(const std::string& name, std::int64_t rows, std::int64_t columns, double stddev);
 
@@ -25,11 +28,15 @@ GroupLayout layout_of(const DecoderLayerConfig& config, std::int64_t element_byt
 /// The experts that are held.
 GroupLayout layout_of(const MoeConfig& config, std::int64_t element_bytes);
 GroupLayout layout_of(const LanguageHeadConfig& config, std::int64_t element_bytes);
+GroupLayout layout_of(const PatchEmbeddingConfig& config, std::int64_t element_bytes);
+GroupLayout layout_of(const ImageMergeConfig& config, std::int64_t element_bytes);
+GroupLayout layout_of(const UnusedPartsConfig& config, std::int64_t element_bytes);
 
 /// All groups of a layer.
 std::vector<GroupLayout> layouts_of(const DecoderLayerConfig& config, std::int64_t element_bytes);
 
-/// All parameters of the model in forward order, tied ones included; offsets are within their groups.
+/// All parameters of the model in forward order (a multimodal one: what stands apart from its layers first), tied ones
+/// included; offsets are within their groups.
 std::vector<Parameter> all_parameters(const ModelSpec& spec);
 
 }  // namespace ppctl

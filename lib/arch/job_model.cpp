@@ -18,10 +18,32 @@ ModelSpec read_model(const JobConfig& job) {
   return parse_model_keys(job.model.family, job.model.hf, job.file.empty() ? "model" : job.file + ": model");
 }
 
+VisionSpec::Training training_named(const std::string& name) {
+  if (name == "frozen") return VisionSpec::Training::kEncoderFrozen;
+  return name == "projector_only" ? VisionSpec::Training::kProjectorOnly : VisionSpec::Training::kAll;
+}
+
+/// What the job says of a multimodal model's images.
+void apply_vision_keys(const JobConfig& job, ModelSpec& spec) {
+  if (!spec.vision) {
+    if (job.model.encoder != "trainable")
+      throw_error("model.encoder is {}, but {} has no images", job.model.encoder, spec.family);
+    if (job.mpipe.enabled) throw_error("mpipe needs a model with an encoder, and {} has none", spec.family);
+    return;
+  }
+  spec.vision->training = training_named(job.model.encoder);
+  spec.vision->images_per_sample = job.data.images_per_sample;
+  if (!job.mpipe.enabled || job.mpipe.layers == 0) return;
+  const std::int64_t all = spec.num_vision_layers();
+  if (job.mpipe.layers > all) throw_error("mpipe.layers is {}; the encoder has {} layers", job.mpipe.layers, all);
+  spec.transposed_layers = job.mpipe.layers < 0 ? all : job.mpipe.layers;
+}
+
 }  // namespace
 
 ModelSpec model_of_job(const JobConfig& job) {
   ModelSpec spec = read_model(job);
+  apply_vision_keys(job, spec);
   const int ep = job.parallel.ep;
   if (ep > 1 && spec.num_experts == 0) throw_error("parallel.ep is {}, but the family {} has no experts", ep, spec.family);
   if (ep > 1 && spec.num_experts % ep != 0) {
@@ -36,18 +58,19 @@ Mesh mesh_of_job(const JobConfig& job) {
 
 std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, const Placement& placement) {
   const int num_stages = placement.num_stages();
-  if (spec.num_layers < num_stages) {
-    throw_error("the model has {} layers, fewer than the {} stages of pp {} with {} a rank", spec.num_layers,
-                num_stages, placement.pp(), placement.chunks());
+  const std::int64_t num_layers = spec.num_layers - spec.first_stage_layer();
+  if (num_layers < num_stages) {
+    throw_error("the model has {} layers, fewer than the {} stages of pp {} with {} a rank", num_layers, num_stages,
+                placement.pp(), placement.chunks());
   }
   if (job.pipeline.layers == "auto") return split_layers(job, spec, placement);
-  if (job.pipeline.layers != "list") return split_layers_uniformly(static_cast<int>(spec.num_layers), placement);
+  if (job.pipeline.layers != "list") return split_layers_uniformly(static_cast<int>(num_layers), placement);
   const std::vector<int>& counts = job.pipeline.layer_counts;
   const int sum = std::accumulate(counts.begin(), counts.end(), 0);
-  if (static_cast<int>(counts.size()) != num_stages || sum != spec.num_layers) {
+  if (static_cast<int>(counts.size()) != num_stages || sum != num_layers) {
     throw_error(
         "pipeline.layers lists {} stages with {} layers together; the job has {} stages and the model {} layers",
-        counts.size(), sum, num_stages, spec.num_layers);
+        counts.size(), sum, num_stages, num_layers);
   }
   return counts;
 }
@@ -89,16 +112,17 @@ std::vector<LayerActivations> layer_activations(const JobConfig& job, const std:
   return result;
 }
 
-StageRange stage_range(const std::vector<int>& layer_counts, int stage,
+StageRange stage_range(const ModelSpec& spec, const std::vector<int>& layer_counts, int stage,
                        const std::vector<LayerActivations>& activations, const ExpertShare& experts) {
   StageRange range;
   range.experts = experts;
-  range.first_layer = std::accumulate(layer_counts.begin(), layer_counts.begin() + stage, std::int64_t{0});
+  range.first_layer = std::accumulate(layer_counts.begin(), layer_counts.begin() + stage, spec.first_stage_layer());
   range.last_layer = range.first_layer + layer_counts[static_cast<std::size_t>(stage)];
-  range.has_embedding = stage == 0;
+  range.has_embedding = stage == 0 && spec.stages_have_embedding();
   range.has_head = stage + 1 == static_cast<int>(layer_counts.size());
   if (!activations.empty()) {
-    range.activations.assign(activations.begin() + range.first_layer, activations.begin() + range.last_layer);
+    const auto first = activations.begin() - spec.first_stage_layer();
+    range.activations.assign(first + range.first_layer, first + range.last_layer);
   }
   return range;
 }

@@ -25,13 +25,13 @@ std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, c
 std::vector<int> split_layers(const JobConfig& job, const ModelSpec& spec, const Placement& placement,
                               const std::vector<int>& most_layers = {});
 
-/// What becomes of the activations of each layer of the model, as `recompute` and `swap` say. `layer_counts`: of each
+/// What becomes of the activations of each layer of the stages, as `recompute` and `swap` say. `layer_counts`: of each
 /// stage. Throws Error where they name stages or layers that there are not.
 std::vector<LayerActivations> layer_activations(const JobConfig& job, const std::vector<int>& layer_counts);
 
-/// What stage `stage` holds where stages have `layer_counts` layers. `activations`: of all layers of the model; empty:
-/// all are kept. `experts`: those that the rank holds.
-StageRange stage_range(const std::vector<int>& layer_counts, int stage,
+/// What stage `stage` holds where the stages have `layer_counts` layers. `activations`: of all layers of the stages;
+/// empty: all are kept. `experts`: those that the rank holds.
+StageRange stage_range(const ModelSpec& spec, const std::vector<int>& layer_counts, int stage,
                        const std::vector<LayerActivations>& activations = {}, const ExpertShare& experts = {});
 
 }  // namespace ppctl

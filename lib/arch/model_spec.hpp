@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,38 @@ struct RopeSpec {
   std::vector<double> long_factor;
 };
 
+/// The images of a multimodal model: a CLIP vision tower and the projector behind it (LLaVA).
+struct VisionSpec {
+  enum class Training { kAll, kEncoderFrozen, kProjectorOnly };
+
+  std::string prefix;  ///< of the tower's tensors: "vision_tower.", or "vision_tower.vision_model." in older files
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_layers = 0;   ///< of the checkpoint
+  std::int64_t used_layers = 0;  ///< those before the hidden state that the features are taken from
+  std::int64_t num_heads = 0;
+  std::int64_t channels = 3;
+  std::int64_t image_size = 0;
+  std::int64_t patch_size = 0;
+  Activation activation = Activation::kQuickGelu;
+  double norm_eps = 1e-5;
+  double attention_dropout = 0.0;
+  double initializer_range = 0.02;
+  Activation projector_activation = Activation::kGeluErf;
+  bool projector_bias = true;
+  bool keeps_class_token = false;
+  std::int64_t image_token = 0;
+
+  // of the job
+  Training training = Training::kAll;
+  double images_per_sample = 1.0;  ///< that plans reckon with
+
+  std::int64_t image_tokens() const {
+    return (image_size / patch_size) * (image_size / patch_size) + 1;  // with the class token
+  }
+  std::int64_t features_per_image() const { return keeps_class_token ? image_tokens() : image_tokens() - 1; }
+};
+
 /// A decoder-only transformer as its config.json describes it: what the built-in families have in common. Made by
 /// parse_model(), which has checked every value.
 struct ModelSpec {
@@ -37,7 +70,7 @@ struct ModelSpec {
 
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t num_layers = 0;
+  std::int64_t num_layers = 0;  ///< that stages can hold: the vision tower's used ones first
   std::int64_t max_positions = 0;
   double initializer_range = 0.02;
   bool tied_head = false;
@@ -74,6 +107,17 @@ struct ModelSpec {
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;  ///< of the probabilities
   double residual_dropout = 0.0;   ///< of what attention and MLP add to the residual
+
+  std::optional<VisionSpec> vision;  ///< multimodal models
+  std::string text_prefix;           ///< of the language model's tensors: "language_model."
+  /// Layers of the encoder that MPipe computes outside of the stages, with the patch embedding before them; -1: none of
+  /// it. A job's choice.
+  std::int64_t transposed_layers = -1;
+
+  std::int64_t num_vision_layers() const { return vision ? vision->used_layers : 0; }
+  /// The first layer that belongs to a stage, and whether the first stage also has the embedding before it.
+  std::int64_t first_stage_layer() const { return transposed_layers < 0 ? 0 : transposed_layers; }
+  bool stages_have_embedding() const { return transposed_layers < 0; }
 };
 
 }  // namespace ppctl

@@ -12,11 +12,19 @@ PartWork work_of(const PartCost& cost) {
   return {cost.forward_flops, cost.dx_flops + cost.recompute_flops, cost.dw_flops};
 }
 
-PartCost layer_cost(const ModelSpec& spec, const std::vector<LayerActivations>& activations, std::int64_t layer,
-                    std::int64_t sequence) {
+PartCost cost_of_layer(const ModelSpec& spec, const std::vector<LayerActivations>& activations, std::int64_t layer,
+                       std::int64_t sequence) {
   DecoderLayerConfig config = layer_config(spec, layer);
-  if (!activations.empty()) config.recompute = activations.at(static_cast<std::size_t>(layer)).recompute;
-  return cost_of(config, sequence);
+  const std::int64_t in_stages = layer - spec.first_stage_layer();
+  if (!activations.empty() && in_stages >= 0) {
+    config.recompute = activations.at(static_cast<std::size_t>(in_stages)).recompute;
+  }
+  return layer_cost(spec, config, layer, sequence);
+}
+
+void set_stages(const ModelSpec& spec, ModelWork& work) {
+  work.first_stage_layer = spec.first_stage_layer();
+  work.stages_have_embedding = spec.stages_have_embedding();
 }
 
 void check_profile(const LayerProfile& profile, const JobConfig& job, const ModelSpec& spec) {
@@ -52,8 +60,10 @@ PartWork ModelWork::of(const StageRange& range) const {
 
 LayerCosts ModelWork::split_costs() const {
   LayerCosts costs;
-  for (const PartWork& layer : layers) costs.layers.push_back(layer.total());
-  costs.embedding = embedding.total();
+  for (auto i = static_cast<std::size_t>(first_stage_layer); i < layers.size(); ++i) {
+    costs.layers.push_back(layers[i].total());
+  }
+  if (stages_have_embedding) costs.embedding = embedding.total();
   costs.head = head.total();
   return costs;
 }
@@ -61,9 +71,11 @@ LayerCosts ModelWork::split_costs() const {
 ModelWork operations_of(const ModelSpec& spec, const std::vector<LayerActivations>& activations,
                         std::int64_t sequence) {
   ModelWork work;
-  work.embedding = work_of(cost_of(embedding_config(spec)));
+  set_stages(spec, work);
+  work.embedding = work_of(embedding_cost(spec, sequence));
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    work.layers.push_back(work_of(layer_cost(spec, activations, i, sequence)));
+    work.layers.push_back(work_of(cost_of_layer(spec, activations, i, sequence)));
+    if (spec.vision && i == spec.num_vision_layers()) work.layers.back() += work_of(merge_cost(spec, sequence));
   }
   work.head = work_of(cost_of(head_config(spec)));
   return work;
@@ -76,11 +88,12 @@ ModelWork model_work(const JobConfig& job, const ModelSpec& spec, const std::vec
   const LayerProfile profile = read_profile(job.profile);
   check_profile(profile, job, spec);
   const auto measured = [](const PartTimes& part) { return PartWork{part.forward_ms, part.dx_ms, part.dw_ms}; };
+  set_stages(spec, work);
   work.in_ms = true;
   work.embedding = measured(profile.embedding);
   work.head = measured(profile.head);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    const PartCost cost = layer_cost(spec, activations, i, sequence);
+    const PartCost cost = cost_of_layer(spec, activations, i, sequence);
     PartWork layer = measured(profile.layers[static_cast<std::size_t>(i)]);
     layer.dx += layer.forward * cost.recompute_flops / cost.forward_flops;
     work.layers.push_back(layer);

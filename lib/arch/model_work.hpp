@@ -24,6 +24,8 @@ struct ModelWork {
   PartWork embedding;
   std::vector<PartWork> layers;
   PartWork head;
+  std::int64_t first_stage_layer = 0;  ///< layers before it, and the embedding, are in no stage
+  bool stages_have_embedding = true;
   bool in_ms = false;  ///< measured; else operations of one token
 
   /// Of a stage.
@@ -32,7 +34,7 @@ struct ModelWork {
   LayerCosts split_costs() const;
 };
 
-/// By the operations that the layers have, for one token. `activations`: of each layer; empty: nothing is recomputed.
+/// By the operations that the layers have, for one token. `activations`: of each layer of the stages; empty: nothing is recomputed.
 ModelWork operations_of(const ModelSpec& spec, const std::vector<LayerActivations>& activations, std::int64_t sequence);
 
 /// As the job's profile measured it, else by the operations that the layers have. A recomputed part is taken to cost

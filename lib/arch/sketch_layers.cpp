@@ -7,6 +7,8 @@
 namespace ppctl {
 namespace {
 
+constexpr std::int64_t kIdBytes = 8;
+
 SketchTensor linear_forward(const LinearOptions& linear, const Sketch& sketch) {
   return sketch.activation(linear.out_features());
 }
@@ -19,9 +21,10 @@ SketchTensor linear_input_grad(const LinearOptions& linear, const Sketch& sketch
 /// product has a tensor of its own, and the addition one of the gradient's dtype.
 void linear_weight_grad(const LinearOptions& linear, const SketchTensor& dy, const SketchTensor& x, Sketch& sketch) {
   const SketchShape& shape = sketch.shape;
-  const bool direct = shape.accumulator_bytes() == shape.element_bytes;
+  const bool converts = shape.accumulator_bytes() != shape.element_bytes;
   const std::int64_t elements = linear.in_features * linear.out_features();
-  sketch.add_work({{dy, x}, direct ? 0 : elements * (shape.element_bytes + shape.accumulator_bytes())});
+  const std::int64_t product = converts || linear.separate_gradients ? elements * shape.element_bytes : 0;
+  sketch.add_work({{dy, x}, product + (converts ? elements * shape.accumulator_bytes() : 0)});
 }
 
 /// What a backward adds the gradient of a small weight to that it knows at once: the accumulator, or a buffer that
@@ -258,6 +261,69 @@ SketchTensor sketch_backward(const DecoderLayerConfig& config, const SketchTenso
   if (recompute.attention && !recompute.whole) attend(config, sketch.pop(), /*wants_output=*/false, sketch);
   const SketchTensor dattention_input = attention_backward(config.attention, dropped(dsum), sketch);
   return norm_backward(config.attention_norm, sketch);
+}
+
+SketchTensor sketch_forward(const PatchEmbeddingConfig& config, Sketch& sketch) {
+  const std::int64_t patches = sketch.shape.samples * config.num_patches();
+  const SketchTensor columns(sketch.account, patches * config.patch_elements() * sketch.shape.element_bytes);
+  const SketchTensor x = sketch.activation(config.hidden_size);
+  {
+    const SketchTensor embedded(sketch.account, patches * config.hidden_size * sketch.shape.element_bytes);
+  }
+  sketch.save(columns);
+  return norm_forward(config.norm, x, /*has_residual=*/false, sketch).y;
+}
+
+void sketch_backward(const PatchEmbeddingConfig& config, Sketch& sketch) {
+  const SketchTensor dx = norm_backward(config.norm, sketch);
+  const std::int64_t element = sketch.shape.element_bytes;
+  const std::int64_t dpatches = sketch.shape.samples * config.num_patches() * config.hidden_size * element;
+  const std::int64_t product = config.hidden_size * config.patch_elements() * element;
+  sketch.add_work({{dx, sketch.pop()}, dpatches + product});
+}
+
+SketchTensor sketch_forward(const ImageMergeConfig& config, const SketchTensor& x, const SketchTensor& ids,
+                            std::int64_t images, Sketch& sketch) {
+  const std::int64_t features = images * config.features_per_image();
+  const auto rows = [&](std::int64_t width) {
+    return SketchTensor(sketch.account, features * width * sketch.shape.element_bytes);
+  };
+  const SketchTensor where(sketch.account, features * kIdBytes);
+  SketchTensor projected;
+  {
+    const SketchTensor chosen = config.keeps_class_token ? x : rows(config.in.in_features);
+    const SketchTensor inner = rows(config.in.out_features());
+    sketch.save(chosen);
+    sketch.save(inner);
+    const SketchTensor activated = rows(config.in.out_features());
+    projected = rows(config.out.out_features());
+  }
+  SketchTensor embedded = sketch.activation(config.tokens.hidden_size);
+  sketch.save(ids);
+  return embedded;
+}
+
+SketchTensor sketch_backward(const ImageMergeConfig& config, std::int64_t images, Sketch& sketch) {
+  const SketchTensor ids = sketch.pop();
+  const std::int64_t features = images * config.features_per_image();
+  const std::int64_t element = sketch.shape.element_bytes;
+  const auto rows = [&](std::int64_t width) { return SketchTensor(sketch.account, features * width * element); };
+  const std::int64_t text = sketch.shape.tokens() - features;
+  sketch.add_work({{SketchTensor(sketch.account, text * kIdBytes),
+                    SketchTensor(sketch.account, text * config.tokens.hidden_size * element)}});
+  const SketchTensor where(sketch.account, features * kIdBytes);
+  const SketchTensor dfeatures = rows(config.out.out_features());
+  const SketchTensor inner = sketch.pop();
+  const SketchTensor chosen = sketch.pop();
+  const SketchTensor dactivated = rows(config.out.in_features);
+  const SketchTensor activated = sketch.copy_of(dactivated);
+  const SketchTensor dinner = rows(config.in.out_features());
+  linear_weight_grad(config.out, dfeatures, activated, sketch);
+  linear_weight_grad(config.in, dinner, chosen, sketch);
+  if (!config.gives_image_gradient) return {};
+  const SketchTensor dchosen = rows(config.in.in_features);
+  if (config.keeps_class_token) return dchosen;
+  return {sketch.account, images * config.image_tokens * config.in.in_features * element};
 }
 
 void sketch_forward(const LanguageHeadConfig& config, const SketchTensor& x, Sketch& sketch) {

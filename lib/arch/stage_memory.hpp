@@ -43,6 +43,12 @@ struct StageEnds {
   bool gradient_received = true;
 };
 
+/// Of the hidden state in front of a layer (behind the last one: spec.num_layers).
+std::int64_t hidden_bytes(const ModelSpec& spec, std::int64_t layer, const SketchShape& shape);
+
+/// Of the images of a microbatch, in float32.
+std::int64_t pixel_bytes(const ModelSpec& spec, const SketchShape& shape);
+
 StageMemory stage_memory(const ModelSpec& spec, const StageRange& range, const SketchShape& shape,
                          const StageEnds& ends = {});
 

@@ -33,4 +33,13 @@ struct StageRange {
   }
 };
 
+/// Where images enter the language model: in front of its first layer.
+inline bool merges_images(const ModelSpec& spec, const StageRange& range) {
+  return spec.vision && range.first_layer <= spec.num_vision_layers() && spec.num_vision_layers() < range.last_layer;
+}
+inline bool reads_tokens(const ModelSpec& spec, const StageRange& range) {
+  return spec.vision ? merges_images(spec, range) : range.has_embedding;
+}
+inline bool reads_images(const ModelSpec& spec, const StageRange& range) { return spec.vision && range.has_embedding; }
+
 }  // namespace ppctl

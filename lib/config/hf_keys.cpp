@@ -112,6 +112,7 @@ constexpr HfKey kKeys[] = {
     {"multimodal_projector_bias", KeyType::kBoolean, kLlava},
     {"vision_feature_select_strategy", KeyType::kText, kLlava},
     {"vision_feature_layer", KeyType::kIntegerOrList, kLlava},
+    {"ignore_index", KeyType::kInteger, kLlava},
     {"projection_dim", KeyType::kSize, kVision},
     {"num_channels", KeyType::kSize, kVision},
     {"image_size", KeyType::kSize, kVision},
@@ -283,10 +284,8 @@ void read_hf_keys(MapReader& model, ModelConfig& config) {
   config.hf = HfReader(model, bit_of(config.family)).read_all();
   if (model.node() == nullptr) return;
   if (config.family == "gpt2") hint_gpt2_names(model);
-  const YamlNode::Entry* text = model.node()->find("text_config");
-  const YamlNode* owner = config.family == "llava" ? (text != nullptr ? text->value.get() : nullptr) : model.node();
-  const YamlNode::Entry* layers =
-      owner != nullptr ? owner->find(config.family == "gpt2" ? "n_layer" : "num_hidden_layers") : nullptr;
+  if (config.family == "llava") return;  // its stages hold layers of both of its models
+  const YamlNode::Entry* layers = model.node()->find(config.family == "gpt2" ? "n_layer" : "num_hidden_layers");
   if (layers != nullptr && layers->value->kind == YamlNode::Kind::kScalar) {
     model.context().num_layers = parse_integer(layers->value->text);
   }

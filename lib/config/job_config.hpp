@@ -18,12 +18,20 @@ struct ModelConfig {
   /// With `from`, they override the folder's config.json.
   std::map<std::string, std::string> hf;
   bool load_weights = true;  ///< with `from`: read its weights; false: initialise by seed
+  /// Multimodal models: trainable | frozen (all but the encoder is trained) | projector_only.
+  std::string encoder = "trainable";
 };
 
 struct DataConfig {
   std::string kind = "text";      ///< text (bytes of files) | tokens (flat token file)
   std::vector<std::string> path;  ///< files, or folders whose files are read in name order (text)
-  std::string pixels;             ///< multimodal jobs: the images, float32 [image, channel, row, column]; empty: none
+  /// Multimodal jobs: the images, a file of float32 [image, channel, row, column], or a folder of PNG files in name
+  /// order; empty: none.
+  std::string pixels;
+  /// A text file whose line i names the images of sample i by number, separated by blanks; empty: image j of sample i
+  /// is number i + j, modulo their number.
+  std::string images;
+  double images_per_sample = 1.0;  ///< the mean, that plans reckon with
   std::string token_dtype = "uint16";  ///< uint16 | uint32
   std::int64_t sequence_length = 128;  ///< tokens a sample
   std::int64_t stride = 0;             ///< tokens between the starts of two samples; 0: sequence_length

@@ -33,6 +33,8 @@ void read_data(MapReader& job, DataConfig& data) {
   map.choice("kind", data.kind, kKinds);
   read_paths(map, data.path);
   map.path("pixels", data.pixels);
+  map.path("images", data.images);
+  map.number("images_per_sample", data.images_per_sample, {.min = 0});
   map.choice("token_dtype", data.token_dtype, kTokenTypes);
   map.integer("sequence_length", data.sequence_length, 1, kLongest);
   map.integer("stride", data.stride, 0, kLongest);

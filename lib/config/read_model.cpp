@@ -14,6 +14,9 @@ void read_model(MapReader& job, ModelConfig& model) {
   static constexpr std::array kDtypes{std::string_view("float32"), std::string_view("bfloat16")};
   map.choice("dtype", model.dtype, kDtypes);
   map.boolean("load_weights", model.load_weights);
+  static constexpr std::array kEncoders{std::string_view("trainable"), std::string_view("frozen"),
+                                        std::string_view("projector_only")};
+  map.choice("encoder", model.encoder, kEncoders);
   read_hf_keys(map, model);
   map.finish();
 

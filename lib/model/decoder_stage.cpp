@@ -4,15 +4,16 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "model/layers/image_merge.hpp"
 
 namespace ppctl {
 namespace {
 
-at::Tensor input_ids(const Microbatch& microbatch) {
-  const auto found = microbatch.kwargs.find("input_ids");
-  if (found != microbatch.kwargs.end()) return found->second.contiguous();
-  PPCTL_CHECK(!microbatch.args.empty(), "the first stage has neither 'input_ids' nor a positional input");
-  return microbatch.args[0].contiguous();
+/// What somebody else loaded, or the microbatch's own; none are no images.
+at::Tensor pixels_of(const PatchEmbedding& patches, const Microbatch& microbatch, const TensorList& inputs) {
+  if (!inputs.empty()) return inputs[0];
+  const auto found = microbatch.kwargs.find("pixel_values");
+  return found == microbatch.kwargs.end() ? patches.no_pixels() : found->second;
 }
 
 at::Tensor labels_of(const Microbatch& microbatch) {
@@ -29,6 +30,7 @@ DecoderStage::DecoderStage(DecoderParts parts, std::uint64_t seed)
   }
   for (ParameterGroup* group : parameter_groups()) group->allocate();
   if (parts_.embedding != nullptr) parts_.embedding->bind();
+  if (parts_.patches != nullptr) parts_.patches->bind();
   for (const auto& layer : parts_.layers) layer->bind();
   if (parts_.head != nullptr) parts_.head->bind();
 }
@@ -36,6 +38,8 @@ DecoderStage::DecoderStage(DecoderParts parts, std::uint64_t seed)
 std::vector<ParameterGroup*> DecoderStage::parameter_groups() {
   std::vector<ParameterGroup*> groups;
   if (parts_.embedding != nullptr) groups.push_back(&parts_.embedding->group());
+  if (parts_.patches != nullptr) groups.push_back(&parts_.patches->group());
+  if (parts_.unused != nullptr) groups.push_back(parts_.unused.get());
   for (const auto& layer : parts_.layers) {
     for (ParameterGroup* group : layer->groups()) groups.push_back(group);
   }
@@ -43,9 +47,19 @@ std::vector<ParameterGroup*> DecoderStage::parameter_groups() {
   return groups;
 }
 
+bool DecoderStage::source_trainable() const {
+  return parts_.embedding != nullptr ? parts_.embedding->trainable() : parts_.patches->trainable();
+}
+
+at::Tensor DecoderStage::run_source(const Microbatch& microbatch, const TensorList& inputs,
+                                    const ForwardContext& context) const {
+  if (parts_.embedding != nullptr) return parts_.embedding->forward(input_ids(microbatch), context);
+  return parts_.patches->forward(pixels_of(*parts_.patches, microbatch, inputs), context);
+}
+
 int DecoderStage::lowest_needed() const {
-  if (parts_.embedding == nullptr) return 0;
-  if (parts_.embedding->trainable()) return -1;
+  if (!has_source() && parts_.needs_input_grad) return 0;
+  if (has_source() && source_trainable()) return -1;
   const int num_layers = static_cast<int>(parts_.layers.size());
   for (int i = 0; i < num_layers; ++i) {
     if (parts_.layers[i]->trainable()) return i;
@@ -62,7 +76,7 @@ TensorList DecoderStage::forward(const Microbatch& microbatch, TensorList inputs
   const int lowest = lowest_needed();
   // A copy: the tensor that came may be another's.
   const std::size_t num_inputs = aux_loss_.active() ? 2 : 1;
-  PPCTL_CHECK(parts_.embedding != nullptr || inputs.size() == num_inputs, "{} inputs", inputs.size());
+  PPCTL_CHECK(has_source() || inputs.size() == num_inputs, "{} inputs", inputs.size());
   at::Tensor sums;
   if (aux_loss_.active()) sums = inputs.size() == num_inputs ? inputs[1].clone() : aux_loss_.no_sums();
   const auto context = [&](int unit) {
@@ -70,8 +84,9 @@ TensorList DecoderStage::forward(const Microbatch& microbatch, TensorList inputs
     return ForwardContext{microbatch, kept, seed_, /*recomputed=*/false, /*wants_output=*/true, experts_of(unit), sums};
   };
   at::Tensor x;
-  if (parts_.embedding != nullptr) {
-    x = parts_.embedding->forward(input_ids(microbatch), context(-1));
+  if (has_source()) {
+    x = run_source(microbatch, inputs, context(-1));
+    inputs.clear();
   } else {
     x = inputs[0].contiguous();
     inputs.clear();
@@ -103,12 +118,19 @@ TensorList DecoderStage::backward(const Microbatch& microbatch, TensorList outpu
   };
   const int lowest = lowest_needed();
   const int num_layers = static_cast<int>(parts_.layers.size());
-  at::Tensor dx = output_grads.empty() ? at::Tensor() : output_grads[0].contiguous();
+  // Undefined where the next stage needs nothing of what is before it.
+  at::Tensor dx = output_grads.empty() || !output_grads[0].defined() ? at::Tensor() : output_grads[0].contiguous();
   output_grads.clear();
   if (parts_.head != nullptr && lowest <= num_layers) dx = parts_.head->backward(dx, context(num_layers));
   for (int i = num_layers - 1; i >= std::max(lowest, 0); --i) dx = parts_.layers[i]->backward(dx, context(i));
-  if (parts_.embedding == nullptr) return router_grad.defined() ? TensorList{dx, router_grad} : TensorList{dx};
-  if (lowest == -1) parts_.embedding->backward(dx, context(-1));
+  if (!has_source()) {
+    if (!parts_.needs_input_grad) dx = at::Tensor();
+    return router_grad.defined() ? TensorList{dx, router_grad} : TensorList{dx};
+  }
+  if (lowest == -1) {
+    parts_.embedding != nullptr ? parts_.embedding->backward(dx, context(-1))
+                                : parts_.patches->backward(dx, context(-1));
+  }
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "arch/declare.hpp"
+#include "arch/vision.hpp"
 #include "base/error.hpp"
 #include "storage/safetensors.hpp"
 
@@ -32,7 +33,8 @@ std::string path_in(const std::string& folder, const std::string& name) { return
 
 /// Buffers that older checkpoints hold beside the parameters: causal masks of GPT-2, frequencies of Llama.
 bool is_buffer(const std::string& name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".embeddings.position_ids");
 }
 
 /// The name without the part that a checkpoint of the bare model does not have.
@@ -41,6 +43,10 @@ std::string without_base_prefix(const std::string& name) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());
   }
   return name;
+}
+
+std::set<std::string> to_set(std::vector<std::string> names) {
+  return {std::make_move_iterator(names.begin()), std::make_move_iterator(names.end())};
 }
 
 std::string listed(const std::vector<std::string>& lines) {
@@ -99,10 +105,12 @@ struct HfWeights::Impl {
   };
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   std::map<std::string, Found> tensors;  ///< by the name in the file
+  ModelSpec spec;
 
   void open(const std::string& folder);
+  std::vector<std::string> names_of(const std::string& parameter) const;
   const Found* find(const std::string& parameter) const;
-  void check(const std::string& folder, const ModelSpec& spec) const;
+  void check(const std::string& folder) const;
 };
 
 void HfWeights::Impl::open(const std::string& folder) {
@@ -123,19 +131,26 @@ void HfWeights::Impl::open(const std::string& folder) {
   }
 }
 
-const HfWeights::Impl::Found* HfWeights::Impl::find(const std::string& parameter) const {
-  auto found = tensors.find(parameter);
-  if (found == tensors.end()) found = tensors.find(without_base_prefix(parameter));
-  return found == tensors.end() ? nullptr : &found->second;
+/// All names under which a file may have the parameter, its own first.
+std::vector<std::string> HfWeights::Impl::names_of(const std::string& parameter) const {
+  std::vector<std::string> names = other_names(spec, parameter);
+  names.insert(names.begin(), {parameter, without_base_prefix(parameter)});
+  return names;
 }
 
-void HfWeights::Impl::check(const std::string& folder, const ModelSpec& spec) const {
+const HfWeights::Impl::Found* HfWeights::Impl::find(const std::string& parameter) const {
+  for (const std::string& name : names_of(parameter)) {
+    if (const auto found = tensors.find(name); found != tensors.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+void HfWeights::Impl::check(const std::string& folder) const {
   std::set<std::string> expected;
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   for (const Parameter& parameter : all_parameters(spec)) {
-    expected.insert(parameter.name);
-    expected.insert(without_base_prefix(parameter.name));
+    expected.merge(to_set(names_of(parameter.name)));
     if (!parameter.tied_to.empty()) continue;
     const Found* found = find(parameter.name);
     if (found == nullptr) {
@@ -158,8 +173,9 @@ void HfWeights::Impl::check(const std::string& folder, const ModelSpec& spec) co
 }
 
 HfWeights::HfWeights(const std::string& folder, const ModelSpec& spec) : impl_(std::make_unique<Impl>()) {
+  impl_->spec = spec;
   impl_->open(folder);
-  impl_->check(folder, spec);
+  impl_->check(folder);
 }
 
 HfWeights::~HfWeights() = default;

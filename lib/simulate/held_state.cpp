@@ -33,7 +33,8 @@ HeldState::HeldState(const MemoryModel& model, int stage)
     const bool experts = layout.kind() == GroupKind::kExperts;
     const std::int64_t ranks = experts ? model.expert_shard_count : model.dp_shard;
     const std::int64_t elements = shard_elements(layout, ranks, experts ? model.expert_shard : model.shard);
-    groups_.push_back({layout.numel() * element_bytes_, layout.numel() * master, elements * master, elements, ranks});
+    groups_.push_back({layout.numel() * element_bytes_, layout.numel() * master, elements * master, elements, ranks,
+                       std::ranges::any_of(layout.parameters(), &Parameter::trainable)});
   }
   tables_ = rotary_table_bytes(model.spec, range, model.shape.sequence);
 }
@@ -43,7 +44,7 @@ void HeldState::add_to(RankMemory& memory) const {
   memory.tables += tables_;
   const bool has_masters = element_bytes_ < kMasterBytes;
   for (const GroupBytes& group : groups_) {
-    memory.moments += kMoments * group.shard;
+    if (group.trained) memory.moments += kMoments * group.shard;
     if (has_masters) memory.masters += group.shard;
     if (!group.is_sharded()) {
       memory.parameters += group.whole;

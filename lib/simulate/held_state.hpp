@@ -14,6 +14,7 @@ struct GroupBytes {
   std::int64_t shard = 0;       ///< this rank's rows, in the dtype of masters
   std::int64_t shard_elements = 0;
   std::int64_t ranks = 1;  ///< that share it; it is whole where that is 1
+  bool trained = true;
 
   bool is_sharded() const { return ranks > 1; }
 };

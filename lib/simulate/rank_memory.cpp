@@ -34,14 +34,10 @@ class RankWalk {
         rank_(rank),
         steps_(schedule.ranks[static_cast<std::size_t>(rank.value)]),
         links_(schedule),
-        hidden_bytes_(model.shape.tokens() * model.spec.hidden_size * model.shape.element_bytes),
-        gradient_bytes_(hidden_bytes_ + boundary_aux_bytes(model.spec, /*gradient=*/true)) {
+        hidden_bytes_(model.shape.tokens() * model.spec.hidden_size * model.shape.element_bytes) {
     for (const StageId stage : schedule.placement.stages_of(rank)) {
       held_.emplace(stage.value, HeldState(model, stage.value));
-      const bool is_end = stage.value == 0 || stage.value == schedule.num_stages() - 1;
-      const bool is_both = schedule.num_stages() == 1;
-      // One tensor of ids at the first stage, one of labels at the last.
-      if (is_end) batch_ += (is_both ? 2 : 1) * schedule.num_microbatches * model.shape.tokens() * kIdBytes;
+      batch_ += schedule.num_microbatches * batch_bytes(stage.value);
     }
   }
 
@@ -68,6 +64,14 @@ class RankWalk {
   }
 
  private:
+  /// Of a microbatch, at a stage: token ids, labels and pixels are read where they are needed.
+  std::int64_t batch_bytes(int stage) const {
+    const StageRange range = model_.range_of(stage);
+    const std::int64_t tensors = (reads_tokens(model_.spec, range) ? 1 : 0) + (range.has_head ? 1 : 0);
+    const std::int64_t pixels = reads_images(model_.spec, range) ? pixel_bytes(model_.spec, model_.shape) : 0;
+    return tensors * model_.shape.tokens() * kIdBytes + pixels;
+  }
+
   /// `shown` is the step of the schedule that `step` is or is a part of.
   void walk(MetaStep step, MetaStep shown) {
     switch (step.type()) {
@@ -126,7 +130,9 @@ class RankWalk {
   }
 
   std::int64_t sent_bytes(MetaStep send) {
-    return send.type() == MetaStepType::SEND_FORWARD ? stage(send).output_bytes : gradient_bytes_;
+    if (send.type() == MetaStepType::SEND_FORWARD) return stage(send).output_bytes;
+    return hidden_bytes(model_.spec, model_.range_of(send.stage_value()).first_layer, model_.shape) +
+           boundary_aux_bytes(model_.spec, /*gradient=*/true);
   }
 
   void forward(MetaStep step, MetaStep shown) {
@@ -242,7 +248,6 @@ class RankWalk {
   const RankSteps& steps_;
   StageLinks links_;
   std::int64_t hidden_bytes_;
-  std::int64_t gradient_bytes_;    ///< of what goes back
   std::map<int, HeldState> held_;  ///< by stage
   std::map<std::tuple<int, bool, bool>, StageMemory> stages_;
   std::map<int, PeerBuffers> buffers_;  ///< by pipeline rank
@@ -258,7 +263,9 @@ std::int64_t bytes_of(const std::string& dtype) { return dtype == "bfloat16" ? 2
 
 }  // namespace
 
-StageRange MemoryModel::range_of(int stage) const { return stage_range(layer_counts, stage, activations, experts); }
+StageRange MemoryModel::range_of(int stage) const {
+  return stage_range(spec, layer_counts, stage, activations, experts);
+}
 
 MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vector<int> layer_counts) {
   MemoryModel model;

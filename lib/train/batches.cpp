@@ -1,5 +1,7 @@
 #include "train/batches.hpp"
 
+#include <numeric>
+
 #include "train/permutation.hpp"
 
 namespace ppctl {
@@ -63,7 +65,23 @@ std::vector<Microbatch> BatchLoader::load(std::int64_t step, int batch, bool tra
   return microbatches;
 }
 
+at::Tensor BatchLoader::load_pixels(std::int64_t first, std::int64_t size) const {
+  std::vector<std::int64_t> counts;
+  for (std::int64_t n = first; n < first + size; ++n) counts.push_back(source_->num_images(order_.index_of(n)));
+  const ImageSize image = source_->image_size();
+  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  at::Tensor pixels = at::empty({total, image.channels, image.size, image.size});
+  auto* next = pixels.mutable_data_ptr<float>();
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t numel = counts[static_cast<std::size_t>(i)] * image.numel();
+    source_->read_images(order_.index_of(first + i), {next, static_cast<std::size_t>(numel)});
+    next += numel;
+  }
+  return pixels;
+}
+
 void BatchLoader::fill(Microbatch& microbatch) const {
+  if (needs_.pixels) microbatch.kwargs["pixel_values"] = load_pixels(microbatch.first_sample, shape_.microbatch_size);
   if (!needs_.input_ids && !needs_.labels) return;
   const auto options = at::TensorOptions().dtype(at::kLong);
   at::Tensor input_ids = at::empty({shape_.microbatch_size, source_->sequence_length()}, options);

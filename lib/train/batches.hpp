@@ -41,10 +41,12 @@ class SampleOrder {
   std::uint64_t seed_;
 };
 
-/// What this rank needs of the data: input ids where it holds the first stage, labels where it holds the last.
+/// What this rank needs of the data: input ids where it holds the stage that reads them (the first, without images),
+/// pixels where it holds the patch embedding, labels where it holds the last stage.
 struct BatchNeeds {
   bool input_ids = false;
   bool labels = false;
+  bool pixels = false;
 };
 
 /// Makes the microbatches of one replica. Reads only what the rank needs.
@@ -63,6 +65,9 @@ class BatchLoader {
   std::int64_t num_labels(std::int64_t step) const;
   /// The microbatches of batch `batch` (0 .. accumulate - 1) of `step`. `loss_scale`: 1 / num_labels(step).
   std::vector<Microbatch> load(std::int64_t step, int batch, bool training, double loss_scale) const;
+  /// The images of `size` samples from number `first` of the run on: [images, channels, size, size], as many as there
+  /// are. Throws Error that names sample and file.
+  at::Tensor load_pixels(std::int64_t first, std::int64_t size) const;
 
  private:
   std::int64_t first_sample_of(std::int64_t step) const;

@@ -61,7 +61,9 @@ RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placemen
   const int rank = mesh.world_rank(place);
   const ExpertShare experts{mesh.index(MeshAxis::kExpert, rank), mesh.size(MeshAxis::kExpert)};
   for (const StageId stage : placement.stages_of(place.pp)) {
-    const StageRange range = stage_range(plan.layer_counts, stage.value, plan.activations, experts);
+    const StageRange range = stage_range(spec, plan.layer_counts, stage.value, plan.activations, experts);
+    reads_tokens_ |= ppctl::reads_tokens(spec, range);
+    reads_images_ |= ppctl::reads_images(spec, range);
     const auto module = build_stage(spec, compute_dtype(job), range, job.seed);
     auto& shards = shards_.emplace_back();
     for (ParameterGroup* group : module->parameter_groups()) {
@@ -87,10 +89,6 @@ std::vector<StageShards> RankModel::shards_by_stage() const {
     all.push_back(std::move(stage));
   }
   return all;
-}
-
-bool RankModel::has_first_stage() const {
-  return std::ranges::any_of(stages_, [](const StagePtr& stage) { return stage->is_first(); });
 }
 
 bool RankModel::has_last_stage() const {

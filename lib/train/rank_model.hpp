@@ -33,13 +33,16 @@ class RankModel {
   std::vector<GroupShard*> shards() const;
   /// The same by stage.
   std::vector<StageShards> shards_by_stage() const;
-  bool has_first_stage() const;
   bool has_last_stage() const;
+  bool reads_tokens() const { return reads_tokens_; }  ///< whether a stage of this rank does
+  bool reads_images() const { return reads_images_; }
   /// Zero gradients of what is whole here; frees those of shards.
   void clear_grads();
 
  private:
   std::vector<StagePtr> stages_;
+  bool reads_tokens_ = false;
+  bool reads_images_ = false;
   std::vector<std::vector<std::unique_ptr<GroupShard>>> shards_;  ///< by chunk
 };
 

@@ -88,6 +88,7 @@ Dataset open_dataset(const DataConfig& config, std::int64_t vocab_size, bool wit
   Dataset dataset;
   const auto training = std::make_shared<TokenSamples>(tokens, length, stride, 0, left, vocab_size);
   dataset.training = training;
+  dataset.first_held_out = total - held_out;
   if (held_out > 0) {
     dataset.evaluation = std::make_shared<TokenSamples>(tokens, length, stride, total - held_out, held_out, vocab_size);
   }

@@ -13,6 +13,14 @@ namespace ppctl {
 /// A label that does not count.
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
+/// Of every image of a job.
+struct ImageSize {
+  std::int64_t channels = 0;
+  std::int64_t size = 0;  ///< pixels a side
+
+  std::int64_t numel() const { return channels * size * size; }
+};
+
 /// Samples of one length by index. Immutable; every rank has its own and reads only what it needs.
 class SampleSource {
  public:
@@ -25,6 +33,12 @@ class SampleSource {
   /// Labels of a sample that count. Every rank asks it of every sample of a step, so it must be cheap beside the
   /// sample's computation.
   virtual std::int64_t num_labels(std::int64_t index) const = 0;
+
+  // Of multimodal data; without a word about it there are no images.
+  virtual ImageSize image_size() const { return {}; }
+  virtual std::int64_t num_images(std::int64_t /*index*/) const { return 0; }
+  /// Writes [image, channel, row, column] of all images of sample `index`. Throws Error that names sample and file.
+  virtual void read_images(std::int64_t /*index*/, std::span<float> /*pixels*/) const {}
 };
 
 /// Samples of S tokens, whose starts are `stride` apart in a row of tokens (S where they follow each other): sample i
@@ -58,6 +72,7 @@ class TokenSamples final : public SampleSource {
 struct Dataset {
   std::shared_ptr<const SampleSource> training;
   std::shared_ptr<const SampleSource> evaluation;  ///< null without data.eval_fraction
+  std::int64_t first_held_out = 0;                 ///< number, in the whole data, of its first sample
   std::string description;                         ///< "tokens.bin: 336 samples of 32 tokens, 33 of them held out"
   /// −Σ p ln p over the frequencies p of the training text's bytes, in nats: the loss of a model that knows nothing but
   /// them. Text only.

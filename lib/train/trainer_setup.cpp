@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "train/agreement.hpp"
+#include "train/image_samples.hpp"
 #include "train/job_links.hpp"
 #include "train/supported.hpp"
 #include "train/swap_tier.hpp"
@@ -79,6 +80,7 @@ void Trainer::prepare_alone() {
     dataset_.description = "samples of the caller";
   } else {
     dataset_ = open_dataset(job_.data, spec_.vocab_size, /*with_entropy=*/rank == 0);
+    add_images(job_.data, spec_, dataset_);
   }
   if (spec_.max_positions > 0 && spec_.learned_positions && job_.data.sequence_length > spec_.max_positions) {
     throw_error("data.sequence_length is {}, more than the model's {} positions", job_.data.sequence_length,
@@ -89,7 +91,7 @@ void Trainer::prepare_alone() {
   model_.emplace(job_, spec_, schedule_.placement, mesh_.coordinates(rank), plan_);
   optimizer_.emplace(job_.optimizer, model_->shards());
 
-  const BatchNeeds needs{model_->has_first_stage(), model_->has_last_stage()};
+  const BatchNeeds needs{model_->reads_tokens(), model_->has_last_stage(), model_->reads_images()};
   const int replica = mesh_.index(MeshAxis::kDp, rank);
   const SampleOrder order(dataset_.training->num_samples(), job_.data.order == "shuffled", job_.seed);
   loader_.emplace(dataset_.training, order, shape_, replica, needs);

@@ -49,6 +49,7 @@ std::string package_of(const std::string& header) {
       {"fmt/", "fmt"},   {"spdlog/", "spdlog"}, {"yaml-cpp/", "yaml-cpp"}, {"nlohmann/", "nlohmann"},
       {"CLI/", "cli11"}, {"mpi.h", "mpi"},      {"nccl.h", "nccl"},        {"ATen/", "torch"},
       {"c10/", "torch"}, {"torch/", "torch"},   {"cuda", "cuda"},          {"xxhash.h", "xxhash"},
+      {"png.h", "png"},
   };
   for (const auto& [prefix, package] : prefixes) {
     if (header.rfind(prefix, 0) == 0) return package;

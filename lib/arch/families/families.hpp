@@ -32,5 +32,6 @@ const Family& qwen3_family();
 const Family& gpt2_family();
 const Family& mixtral_family();
 const Family& qwen3_moe_family();
+const Family& llava_family();
 
 }  // namespace ppctl

@@ -113,7 +113,7 @@ Activation parse_activation(const ConfigReader& config, const std::string& key, 
 
 TokenEmbeddingConfig llama_embedding(const ModelSpec& spec) {
   TokenEmbeddingConfig config;
-  config.tokens = "model.embed_tokens";
+  config.tokens = spec.text_prefix + "model.embed_tokens";
   config.vocab_size = spec.vocab_size;
   config.hidden_size = spec.hidden_size;
   config.init_stddev = spec.initializer_range;
@@ -122,7 +122,7 @@ TokenEmbeddingConfig llama_embedding(const ModelSpec& spec) {
 
 DecoderLayerConfig llama_layer(const ModelSpec& spec, std::int64_t index) {
   DecoderLayerConfig config;
-  config.name = fmt::format("model.layers.{}", index);
+  config.name = fmt::format("{}model.layers.{}", spec.text_prefix, index);
   config.attention_norm = {NormKind::kRms, config.name + ".input_layernorm", spec.hidden_size, spec.norm_eps};
   config.feed_forward_norm = {NormKind::kRms, config.name + ".post_attention_layernorm", spec.hidden_size,
                               spec.norm_eps};
@@ -139,9 +139,9 @@ DecoderLayerConfig llama_layer(const ModelSpec& spec, std::int64_t index) {
 
 LanguageHeadConfig llama_head(const ModelSpec& spec) {
   LanguageHeadConfig config;
-  config.norm = {NormKind::kRms, "model.norm", spec.hidden_size, spec.norm_eps};
-  config.projection = linear(spec, spec.hidden_size, {{"lm_head", spec.vocab_size}}, false);
-  if (spec.tied_head) config.projection.tied_to = "model.embed_tokens.weight";
+  config.norm = {NormKind::kRms, spec.text_prefix + "model.norm", spec.hidden_size, spec.norm_eps};
+  config.projection = linear(spec, spec.hidden_size, {{spec.text_prefix + "lm_head", spec.vocab_size}}, false);
+  if (spec.tied_head) config.projection.tied_to = spec.text_prefix + "model.embed_tokens.weight";
   return config;
 }
 

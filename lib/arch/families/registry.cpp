@@ -7,9 +7,9 @@
 namespace ppctl {
 namespace {
 
-std::array<const Family*, 5> families() {
+std::array<const Family*, 6> families() {
   return {
-      &llama_family(), &qwen3_family(), &gpt2_family(), &mixtral_family(), &qwen3_moe_family(),
+      &llama_family(), &qwen3_family(), &gpt2_family(), &mixtral_family(), &qwen3_moe_family(), &llava_family(),
   };
 }
 

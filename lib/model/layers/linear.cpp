@@ -19,8 +19,8 @@ std::vector<std::int64_t> with_last(const at::Tensor& x, std::int64_t last) {
 
 }  // namespace
 
-void add_product(at::Tensor grad, const at::Tensor& a, const at::Tensor& b) {
-  if (grad.scalar_type() == a.scalar_type()) {
+void add_product(at::Tensor grad, const at::Tensor& a, const at::Tensor& b, bool separate) {
+  if (!separate && grad.scalar_type() == a.scalar_type()) {
     at::addmm_out(grad, grad, a, b);
   } else {
     grad.add_(at::mm(a, b));
@@ -31,6 +31,7 @@ Linear::Linear(ParameterGroup& group, const LinearOptions& options)
     : layout_(options.layout),
       in_features_(options.in_features),
       out_features_(options.out_features()),
+      separate_gradients_(options.separate_gradients),
       weight_(group, weights_of(options)) {
   PPCTL_CHECK(layout_ == LinearOptions::Layout::kOutIn || options.parts.size() == 1,
               "an [in, out] weight cannot be merged");
@@ -85,7 +86,7 @@ void Linear::accumulate_weight(const at::Tensor& dy, const at::Tensor& x) const 
   const at::Tensor& grad = weight_.grad();
   if (weight_.all_trainable()) {
     const bool out_in = layout_ == LinearOptions::Layout::kOutIn;
-    add_product(grad, (out_in ? dy : x).t(), out_in ? x : dy);
+    add_product(grad, (out_in ? dy : x).t(), out_in ? x : dy, separate_gradients_);
     return;
   }
   // Some of the merged projections are frozen: one product for each of the others.
@@ -93,7 +94,7 @@ void Linear::accumulate_weight(const at::Tensor& dy, const at::Tensor& x) const 
   for (int i = 0; i < weight_.num_parts(); ++i) {
     const std::int64_t rows = weight_.part(i).shape[0];
     if (weight_.part(i).trainable) {
-      add_product(grad.narrow(0, row, rows), dy.narrow(1, row, rows).t(), x);
+      add_product(grad.narrow(0, row, rows), dy.narrow(1, row, rows).t(), x, separate_gradients_);
     }
     row += rows;
   }

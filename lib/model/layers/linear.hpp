@@ -8,7 +8,7 @@ namespace ppctl {
 
 /// grad += a b. Where gradients have more digits than what is computed with, the product is rounded as such, once a
 /// microbatch, and summed in the gradient's dtype.
-void add_product(at::Tensor grad, const at::Tensor& a, const at::Tensor& b);
+void add_product(at::Tensor grad, const at::Tensor& a, const at::Tensor& b, bool separate = false);
 
 /// y = x W^T + b. Stateless but for its weights; the caller keeps what the backward needs.
 class Linear {
@@ -32,6 +32,7 @@ class Linear {
   LinearOptions::Layout layout_;
   std::int64_t in_features_;
   std::int64_t out_features_;
+  bool separate_gradients_;
   Weight weight_;
   Weight bias_;
   at::Tensor in_out_;  ///< view of the weight as [in, out]

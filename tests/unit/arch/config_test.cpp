@@ -68,7 +68,8 @@ TEST(ModelConfig, NamesFileAndKeyOfEachFault) {
       {{{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0}}, {"long_factor", {1.0}}}}},
        "config.json: rope_scaling.short_factor must have head_dim / 2 = 8 numbers; it has 1"},
       {{{"model_type", "bloom"}},
-       "config.json: model_type 'bloom' is not supported; supported are llama, qwen3, gpt2, mixtral, qwen3_moe"},
+       "config.json: model_type 'bloom' is not supported; supported are llama, qwen3, gpt2, mixtral, qwen3_moe, "
+       "llava"},
       {{{"model_type", "mixtral"}}, "config.json: num_local_experts is missing"},
       {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 3}},
        "config.json: num_experts_per_tok must be at most num_local_experts; they are 3 and 2"},
