@@ -68,6 +68,21 @@ PassOptions pass_options(const JobConfig& job) {
   return options;
 }
 
+MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement) {
+  MpipeOptions options;
+  options.enabled = job.mpipe.enabled;
+  if (!options.enabled) return options;
+  const ModelSpec spec = model_of_job(job);
+  const CostModel costs = model_costs(memory_model(job, spec, layers_per_stage(job, spec, placement)));
+  options.encodes = spec.transposed_layers >= 0;
+  options.trains = spec.vision && spec.vision->training == VisionSpec::Training::kAll;
+  options.just_in_time = job.mpipe.mode == "just_in_time";
+  options.forward = costs.encoder_forward_ms;
+  options.backward = costs.encoder_backward_ms;
+  options.stages = chunk_costs(costs);
+  return options;
+}
+
 Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& stage_costs) {
   Schedule schedule;
   if (job.pipeline.schedule == "file") {
@@ -79,7 +94,13 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
     spec.stage_costs = stage_costs;
     schedule = generate_schedule(spec);
   }
-  if (is_compute_only(schedule)) lower_schedule(schedule, pass_options(job));
+  if (is_compute_only(schedule)) {
+    PassOptions options = pass_options(job);
+    options.mpipe = mpipe_options(job, schedule.placement);
+    lower_schedule(schedule, options);
+  } else if (job.mpipe.enabled) {
+    throw_error("{}: is lowered already; mpipe needs a schedule of compute steps", job.pipeline.schedule_file);
+  }
   VerifyOptions verify;
   verify.fsdp = job.parallel.dp_shard > 1;
   verify_schedule_or_throw(schedule, verify);
@@ -129,6 +150,7 @@ bool is_compute_only(const Schedule& schedule) {
 ScheduleRules schedule_rules() {
   ScheduleRules rules;
   for (const GeneratorInfo& info : generators()) rules.names.emplace_back(info.name);
+  rules.names.emplace_back("mpipe_transpose");
   rules.refuse = [](const JobConfig& job) -> std::optional<std::string> {
     const auto reason = refuse_schedule(schedule_spec(job));
     if (!reason) return std::nullopt;

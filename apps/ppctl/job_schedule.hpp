@@ -12,6 +12,9 @@ ScheduleSpec schedule_spec(const JobConfig& job);
 /// The passes that lower a job's schedule.
 PassOptions pass_options(const JobConfig& job);
 
+/// How the job transposes its encoder; off without mpipe. The model says what it costs beside the stages. Throws Error.
+MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement);
+
 /// The very schedule that a job runs: generated, or read from its file, then lowered where it is not executable
 /// already, and proved by the verifier. `costs` (one a stage) matter to schedules that look at them; empty: all stages
 /// alike. Throws Error.

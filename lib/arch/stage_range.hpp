@@ -33,6 +33,9 @@ struct StageRange {
   }
 };
 
+/// What MPipe computes outside of the stages. REQUIRES: spec.transposed_layers >= 0.
+inline StageRange transposed_range(const ModelSpec& spec) { return {0, spec.transposed_layers, true, false}; }
+
 /// Where images enter the language model: in front of its first layer.
 inline bool merges_images(const ModelSpec& spec, const StageRange& range) {
   return spec.vision && range.first_layer <= spec.num_vision_layers() && spec.num_vision_layers() < range.last_layer;

@@ -101,9 +101,11 @@ struct PrecisionConfig {
   std::string reduce = "float32";
 };
 
+/// On with `pipeline.schedule: mpipe_transpose`, whose body is `body`; or with a section `mpipe` beside another schedule,
+/// which then is the body.
 struct MpipeConfig {
   bool enabled = false;
-  int layers = -1;                    ///< encoder layers that are transposed; -1: all
+  int layers = -1;  ///< encoder layers that are transposed, with the patch embedding; -1: all; 0: data loading alone
   std::string mode = "just_in_time";  ///< before_body | just_in_time
   std::string backward = "owner";     ///< owner | recompute
   std::string body = "1f1b";

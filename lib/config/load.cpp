@@ -49,7 +49,11 @@ void read_job(MapReader& job, JobConfig& config, const ScheduleRules& schedules)
   read_batch(job, config.batch);
   read_parallel(job, config.parallel);
   read_pipeline(job, config.pipeline, schedules);
-  read_mpipe(job, config.mpipe);
+  read_mpipe(job, config.mpipe, schedules);
+  if (config.pipeline.schedule == "mpipe_transpose") {
+    config.mpipe.enabled = true;
+    config.pipeline.schedule = config.mpipe.body;
+  }
   read_fsdp(job, config.fsdp);
   read_precision(job, config.precision);
   read_recompute(job, config.recompute);

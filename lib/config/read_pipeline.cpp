@@ -125,7 +125,7 @@ void read_pipeline(MapReader& job, PipelineConfig& pipeline, const ScheduleRules
   map.finish();
 }
 
-void read_mpipe(MapReader& job, MpipeConfig& mpipe) {
+void read_mpipe(MapReader& job, MpipeConfig& mpipe, const ScheduleRules& schedules) {
   static constexpr std::array kModes{std::string_view("before_body"), std::string_view("just_in_time")};
   static constexpr std::array kBackwards{std::string_view("owner"), std::string_view("recompute")};
   MapReader map = job.section("mpipe");
@@ -136,7 +136,9 @@ void read_mpipe(MapReader& job, MpipeConfig& mpipe) {
   map.record("layers", mpipe.layers < 0 ? "all" : std::to_string(mpipe.layers));
   map.choice("mode", mpipe.mode, kModes);
   map.choice("backward", mpipe.backward, kBackwards);
-  map.text("body", mpipe.body);
+  std::vector<std::string_view> bodies(schedules.names.begin(), schedules.names.end());
+  std::erase(bodies, "mpipe_transpose");
+  bodies.empty() ? map.text("body", mpipe.body) : map.choice("body", mpipe.body, bodies);
   map.finish();
 }
 

@@ -13,7 +13,8 @@ void read_data(MapReader& job, DataConfig& data);
 void read_batch(MapReader& job, BatchConfig& batch);
 void read_parallel(MapReader& job, ParallelConfig& parallel);
 void read_pipeline(MapReader& job, PipelineConfig& pipeline, const ScheduleRules& schedules);
-void read_mpipe(MapReader& job, MpipeConfig& mpipe);
+/// REQUIRES of the body: a schedule of its own, by its name.
+void read_mpipe(MapReader& job, MpipeConfig& mpipe, const ScheduleRules& schedules);
 void read_fsdp(MapReader& job, FsdpConfig& fsdp);
 void read_precision(MapReader& job, PrecisionConfig& precision);
 void read_recompute(MapReader& job, RecomputeConfig& recompute);

@@ -9,6 +9,7 @@
 #include "runtime/activation_swap.hpp"
 #include "runtime/bench_report.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/transposed_encoder.hpp"
 #include "trace/timeline_stats.hpp"
 
 namespace ppctl {
@@ -132,7 +133,16 @@ BubbleMeasurement measure_bubble(Communicator& communicator, const BubbleCase& b
   std::unique_ptr<SwapStore> tier = make_memory_store(0);
   if (bench.offload_gbps > 0) tier = make_slowed_store(std::move(tier), bench.offload_gbps);
   ActivationSwap swap(std::move(tier), bench.timeout_s);
-  executor.set_hooks({.swap = &swap});
+  std::unique_ptr<TransposedEncoder> encoder;
+  if (bench.encoder) {
+    TransposedEncoderOptions encoder_options;
+    encoder_options.timeout_s = bench.timeout_s;
+    encoder = std::make_unique<TransposedEncoder>(
+        bench.schedule, PipelineRanks{&communicator.transport(), rank, world_ranks},
+        std::make_shared<TimedModule>(*bench.encoder, /*is_last=*/false),
+        [](const Microbatch&) { return TensorList(); }, *group, encoder_options);
+  }
+  executor.set_hooks({.swap = &swap, .preprocess = encoder.get()});
   PreciseSleeper sleeper;
   double shortest_span = std::numeric_limits<double>::infinity();
   for (int step = 0; step < bench.warmup_steps + bench.measured_steps; ++step) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,11 @@ namespace ppctl {
 
 /// One schedule to measure.
 struct BubbleCase {
-  Schedule schedule;               ///< executable and proved
-  std::vector<StageTimes> stages;  ///< one a stage
-  int warmup_steps = 1;            ///< run before, not measured: edges agree on shapes there
-  int measured_steps = 3;          ///< the one with the shortest wall time counts: others were disturbed
+  Schedule schedule;                       ///< executable and proved
+  std::vector<StageTimes> stages;          ///< one a stage
+  std::optional<StageTimes> encoder = {};  ///< of MPipe's steps, where the schedule has some
+  int warmup_steps = 1;                    ///< run before, not measured: edges agree on shapes there
+  int measured_steps = 3;                  ///< the one with the shortest wall time counts: others were disturbed
   double timeout_s = 120;
   double offload_gbps = 0;  ///< of the tier that a swap's steps in the schedule go to, each way; 0: as fast as memory
 };

@@ -81,6 +81,7 @@ void Executor::run_steps(const RankProgram& program, const std::function<bool()>
   result_.end = monotonic_now();
   show_status("end of the step");
   router_.finish_sends(Deadline::after_seconds(options_.timeout_s), status_);
+  if (hooks_.preprocess != nullptr) hooks_.preprocess->end_step(status_);
   for (const auto& stage : stages_) stage->end_step();
   collect_losses();
   // Between steps a rank holds parameters and optimizer state alone.
@@ -95,6 +96,7 @@ void Executor::begin_steps() {
   in_pair_ = false;
   router_.begin_step();
   for (const auto& stage : stages_) stage->begin_step(microbatches_);
+  if (hooks_.preprocess != nullptr) hooks_.preprocess->begin_step(microbatches_);
 }
 
 void Executor::run_from(const RankProgram& program, std::size_t first) {
@@ -237,6 +239,15 @@ void Executor::run_forward_step(MetaStep step) {
   PipelineStage& stage = stage_of(step);
   const int microbatch = step.microbatch().value;
   TensorList inputs = wait_for_inputs(step);
+  if (is_fed(step)) {
+    const std::size_t before = inputs.size();
+    WaitSpan wait;
+    for (at::Tensor& feature : hooks_.preprocess->take_features(step, status_, &wait)) {
+      inputs.push_back(std::move(feature));
+    }
+    note_wait(step, wait);
+    num_features_ = inputs.size() - before;
+  }
   await_parameters(step);
   const Nanoseconds start = monotonic_now();
   TensorList outputs = stage.forward(microbatch, std::move(inputs));
@@ -258,6 +269,7 @@ void Executor::run_backward_step(MetaStep step) {
   const Nanoseconds end = monotonic_now();
   result_.times[static_cast<std::size_t>(microbatch)].backward += end - start;
   note_compute(whole ? EventKind::kBackward : EventKind::kBackwardInput, step, start, end);
+  if (is_fed(step)) give_feature_grads(step, input_grads);
   give_outputs(step, std::move(input_grads));
 }
 
@@ -339,10 +351,37 @@ void Executor::run_swap(MetaStep step) {
   }
 }
 
+bool Executor::is_fed(MetaStep step) const {
+  return hooks_.preprocess != nullptr && hooks_.preprocess->feeds(step.stage());
+}
+
+void Executor::give_feature_grads(MetaStep backward, TensorList& input_grads) {
+  const std::size_t count = std::min(num_features_.load(), input_grads.size());
+  const auto first = input_grads.end() - static_cast<std::ptrdiff_t>(count);
+  hooks_.preprocess->give_feature_grads(backward, {first, input_grads.end()});
+  input_grads.erase(first, input_grads.end());
+}
+
 void Executor::run_preprocess(MetaStep step) {
   if (hooks_.preprocess == nullptr) refuse(step, "a module to preprocess with");
   StepContext context(*this, step);
+  WaitSpan wait;
+  hooks_.preprocess->await(step, status_, &wait);
+  note_wait(step, wait);
+  const Nanoseconds start = monotonic_now();
   hooks_.preprocess->run(step, context);
+  const Nanoseconds end = monotonic_now();
+  const bool loads = step.type() == MetaStepType::LOAD_DATA;
+  if (!loads && step.type() != MetaStepType::PREPROCESS_FORWARD && step.type() != MetaStepType::PREPROCESS_BACKWARD) {
+    return;
+  }
+  const bool forward = step.type() == MetaStepType::PREPROCESS_FORWARD;
+  MicrobatchTimes& times = result_.times[static_cast<std::size_t>(step.microbatch().value)];
+  if (!loads) (forward ? times.forward : times.backward) += end - start;
+  note_compute(loads     ? EventKind::kLoadData
+               : forward ? EventKind::kEncoderForward
+                         : EventKind::kEncoderBackward,
+               step, start, end);
 }
 
 void Executor::record(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end, PipelineRank peer) {

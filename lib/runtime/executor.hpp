@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -99,6 +100,10 @@ class Executor {
   void run_shard(MetaStep step);
   void run_swap(MetaStep step);
   void run_preprocess(MetaStep step);
+  /// Whether a step's stage takes features.
+  bool is_fed(MetaStep step) const;
+  /// Takes the gradients of features off the end of `input_grads`.
+  void give_feature_grads(MetaStep backward, TensorList& input_grads);
 
   PipelineStage& stage_of(MetaStep step) const;
   TensorList wait_for_inputs(MetaStep step);
@@ -136,6 +141,7 @@ class Executor {
   std::mutex pair_mutex_;  ///< over what both threads of a pair write: spans, chunks alive, hooks of shards
   bool in_pair_ = false;
   int alive_chunks_ = 0;
+  std::atomic<std::size_t> num_features_ = 0;  ///< tensors that a stage takes besides those of the stage before it
   std::string status_;             ///< "step 12, 3F4"; keeps its capacity, so that a step formats and allocates nothing
   std::size_t status_prefix_ = 0;  ///< length of "step 12, "
   StepResult result_;

@@ -15,8 +15,7 @@ bool has_composites(const Schedule& schedule) {
 }
 
 // A pass may rely on everything that stands above it, and must leave what stands below it able to work. MPipe's steps
-// belong between overlap_b_f and communication: they are steps of their own between the beats, which the passes after
-// it carry along.
+// stand between the beats, behind all communication: what the passes before it have grouped stays grouped.
 constexpr auto kPasses = std::to_array<PassInfo>({
     {"split_backward", "splits each backward into dx and dw, and defers dw into the bubbles",
      "whole backwards everywhere",
@@ -42,6 +41,9 @@ constexpr auto kPasses = std::to_array<PassInfo>({
     {"duplex", "groups what one beat sends to and receives from one peer into one call", "communication",
      "the order of all compute, and of each kind of message between two ranks; no receive waits longer than without it",
      [](const Schedule&, const PassOptions& options) { return options.duplex; }, apply_duplex},
+    {"mpipe", "puts the encoder's work, on every rank for its own microbatches, and its transfers between the beats",
+     "communication; a stage that takes the features", "all steps and their order",
+     [](const Schedule&, const PassOptions& options) { return options.mpipe.enabled; }, apply_mpipe},
     {"fsdp", "gathers parameters ahead of their use, frees them and reduces gradients", "unshard_lookahead >= 1",
      "all steps and their order", [](const Schedule&, const PassOptions& options) { return options.fsdp; }, apply_fsdp},
     {"swap", "moves activations that are not needed for a while out of memory and back", "swap_distance >= 3",

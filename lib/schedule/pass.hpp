@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "schedule/mpipe_options.hpp"
 #include "schedule/schedule.hpp"
 
 // What executable steps mean, for the executor and the simulator alike.
@@ -41,6 +42,7 @@ struct PassOptions {
   bool reshard_after_forward = false;
   bool reduce_every_microbatch = false;
   int unshard_lookahead = 3;  ///< distinct stages
+  MpipeOptions mpipe;
   bool swap = false;  ///< LAUNCH_/WAIT_ OFFLOAD/LOAD steps where the backward comes at least swap_distance slots later
   int swap_distance = 4;
 };

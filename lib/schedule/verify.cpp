@@ -9,6 +9,7 @@
 #include "schedule/links.hpp"
 #include "schedule/verifier/fault_list.hpp"
 #include "schedule/verifier/misplaced.hpp"
+#include "schedule/verifier/preprocess.hpp"
 #include "schedule/verifier/progress.hpp"
 #include "schedule/verifier/rank_checker.hpp"
 
@@ -69,6 +70,7 @@ VerifyResult verify_schedule(const Schedule& schedule, const VerifyOptions& opti
     result.backward_in_order = checker.backward_in_order();
   }
   if (faults.empty()) check_progress(schedule, links, options, faults);
+  if (faults.empty()) check_preprocess(schedule, links, faults);
   result.faults = faults.take();
   return result;
 }

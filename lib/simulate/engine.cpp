@@ -199,7 +199,7 @@ bool SimulationEngine::inputs_ready(int rank, MetaStep step, const StageRoute& r
   const double* input = nullptr;
   int peer = -1;
   if (step.type() == MetaStepType::FORWARD) {
-    if (!mail_.empty() &&
+    if (!mail_.empty() && stage == mail_stage_ &&
         !(mail_ready(rank, kData, microbatch, start) && mail_ready(rank, kFeatures, microbatch, start))) {
       return false;
     }

@@ -116,6 +116,7 @@ class SimulationEngine {
   std::vector<double> unsharded_;    ///< by parameter_slot
   std::vector<double> moved_;        ///< by cell: when the offload or load in flight ends
   std::vector<Mailbox> mail_;
+  int mail_stage_ = -1;                           ///< the stage that takes the features
   std::vector<std::vector<PeerWait>> far_waits_;  ///< by rank: waits for ranks that are no neighbours
   std::vector<int> runnable_;
   std::int64_t messages_ = 0;

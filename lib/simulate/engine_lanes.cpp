@@ -106,6 +106,7 @@ bool SimulationEngine::mail_ready(int rank, MailKind kind, int microbatch, doubl
 
 void SimulationEngine::post_mail(int rank, MetaStep step) {
   check_step(rank, step);
+  mail_stage_ = step.stage().value;
   if (mail_.empty()) {
     const auto count = static_cast<std::size_t>(num_microbatches_);
     mail_.assign(kNumMailKinds,

@@ -25,9 +25,10 @@ std::int64_t shard_elements(const GroupLayout& layout, std::int64_t ranks, std::
 
 }  // namespace
 
-HeldState::HeldState(const MemoryModel& model, int stage)
+HeldState::HeldState(const MemoryModel& model, int stage) : HeldState(model, model.range_of(stage)) {}
+
+HeldState::HeldState(const MemoryModel& model, const StageRange& range)
     : element_bytes_(model.shape.element_bytes), reduce_bytes_(model.reduce_bytes) {
-  const StageRange range = model.range_of(stage);
   for (const GroupLayout& layout : stage_groups(model.spec, range, element_bytes_)) {
     const std::int64_t master = model.shape.accumulator_bytes();
     const bool experts = layout.kind() == GroupKind::kExperts;
@@ -53,6 +54,12 @@ void HeldState::add_to(RankMemory& memory) const {
       memory.parameters += group.shard;
     }
   }
+}
+
+std::int64_t HeldState::trained_gradients() const {
+  std::int64_t bytes = 0;
+  for (const GroupBytes& group : groups_) bytes += group.trained ? group.whole_grad : 0;
+  return bytes;
 }
 
 void HeldState::unshard() {

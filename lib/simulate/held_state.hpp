@@ -24,6 +24,7 @@ struct GroupBytes {
 class HeldState {
  public:
   HeldState(const MemoryModel& model, int stage);
+  HeldState(const MemoryModel& model, const StageRange& range);
 
   /// Adds what lives between steps.
   void add_to(RankMemory& memory) const;
@@ -36,6 +37,8 @@ class HeldState {
   std::int64_t reduce_grad();
 
   std::int64_t unsharded() const { return unsharded_; }
+  /// Of whole groups that are trained.
+  std::int64_t trained_gradients() const;
   std::int64_t gradients() const { return whole_grads_ + shard_grads_; }
 
  private:

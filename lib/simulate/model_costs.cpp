@@ -30,6 +30,12 @@ CostModel model_costs(const MemoryModel& model, const ModelWork& work) {
     stage_costs.state_bytes = static_cast<double>(state.tensors_between_steps());
     costs.stages.push_back(stage_costs);
   }
+  if (model.spec.transposed_layers >= 0) {
+    const PartCost encoder = cost_of(model.spec, transposed_range(model.spec), model.shape.sequence);
+    const double repeated = model.encoder_recomputes ? encoder.forward_flops : 0.0;
+    costs.encoder_forward_ms = encoder.forward_flops * scale;
+    costs.encoder_backward_ms = (repeated + encoder.dx_flops + encoder.dw_flops) * scale;
+  }
   return costs;
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "comm/edge_buffers.hpp"
 #include "schedule/links.hpp"
+#include "schedule/mpipe_options.hpp"
 #include "schedule/text.hpp"
 #include "simulate/held_state.hpp"
 
@@ -39,6 +40,10 @@ class RankWalk {
       held_.emplace(stage.value, HeldState(model, stage.value));
       batch_ += schedule.num_microbatches * batch_bytes(stage.value);
     }
+    if (model.spec.transposed_layers < 0) return;
+    held_.emplace(schedule.num_stages(), HeldState(model, transposed_range(model.spec)));
+    held_.at(schedule.num_stages()).unshard();
+    encoder_ = stage_memory(model.spec, transposed_range(model.spec), model.shape);
   }
 
   RankMemory run() {
@@ -107,12 +112,56 @@ class RankWalk {
         return note(0, shown);
       case MetaStepType::RESHARD:
         return held(step).reshard();
+      case MetaStepType::RECV_DATA:
+      case MetaStepType::RECV_FEATURES:
+      case MetaStepType::RECV_FEATURE_GRADS:
+        return post(step.peer().value);
+      case MetaStepType::LOAD_DATA:
+      case MetaStepType::PREPROCESS_FORWARD:
+      case MetaStepType::PREPROCESS_BACKWARD:
+      case MetaStepType::SEND_DATA:
+      case MetaStepType::SEND_FEATURES:
+      case MetaStepType::SEND_FEATURE_GRADS:
+        return preprocess(step, shown);
       case MetaStepType::REDUCE_GRAD: {
         const std::int64_t extra = held(step).reduce_grad();
         return note(extra, shown, /*extra_is_gradients=*/true);
       }
       default:
         return;
+    }
+  }
+
+  /// Of MPipe's steps: pixels live until they are encoded (or sent), what the encoder saves until its backward, and
+  /// each microbatch's gradient of the encoder until the end of the step.
+  void preprocess(MetaStep step, MetaStep shown) {
+    const bool repeats = model_.encoder_recomputes;
+    switch (step.type()) {
+      case MetaStepType::LOAD_DATA:
+        activations_ += pixel_bytes(model_.spec, model_.shape);
+        return note(0, shown);
+      case MetaStepType::PREPROCESS_FORWARD:
+        note(encoder_.forward.peak, shown);
+        activations_ +=
+            repeats ? encoder_.output_bytes : encoder_.forward.change - pixel_bytes(model_.spec, model_.shape);
+        return;
+      case MetaStepType::PREPROCESS_BACKWARD: {
+        HeldState& held = held_.at(schedule_.num_stages());
+        held.before_weight_grads();
+        const std::int64_t saved = encoder_.forward.change - encoder_.output_bytes;
+        note(repeats ? std::max(encoder_.forward.peak, saved + encoder_.backward.peak) : encoder_.backward.peak, shown);
+        activations_ += repeats ? -pixel_bytes(model_.spec, model_.shape) : -saved;
+        activations_ += held.trained_gradients();
+        return note(0, shown);
+      }
+      case MetaStepType::SEND_DATA:
+        activations_ -= pixel_bytes(model_.spec, model_.shape);
+        return;
+      case MetaStepType::SEND_FEATURES:
+        activations_ -= encoder_.output_bytes;
+        return;
+      default:
+        activations_ -= hidden_bytes(model_.spec, model_.spec.first_stage_layer(), model_.shape);
     }
   }
 
@@ -172,7 +221,12 @@ class RankWalk {
     if (memory.divided_gradient_held == HeldUntil::kWeight) release(downstream(step));
   }
 
-  int upstream(MetaStep step) const { return links_.upstream(step.stage_value(), step.microbatch_value()); }
+  /// The first stage gets features of the rank that encodes the microbatch.
+  int upstream(MetaStep step) const {
+    const bool fed = step.stage_value() == 0 && model_.spec.transposed_layers >= 0;
+    if (fed) return mpipe_owner(step.microbatch_value(), schedule_.pp(), schedule_.num_microbatches);
+    return links_.upstream(step.stage_value(), step.microbatch_value());
+  }
   int downstream(MetaStep step) const { return links_.downstream(step.stage_value(), step.microbatch_value()); }
   bool is_remote(int rank) const { return rank >= 0 && rank != rank_.value; }
   HeldState& held(MetaStep step) { return held_.at(step.stage_value()); }
@@ -250,6 +304,7 @@ class RankWalk {
   std::int64_t hidden_bytes_;
   std::map<int, HeldState> held_;  ///< by stage
   std::map<std::tuple<int, bool, bool>, StageMemory> stages_;
+  StageMemory encoder_;                 ///< what MPipe runs outside of the stages
   std::map<int, PeerBuffers> buffers_;  ///< by pipeline rank
   std::int64_t batch_ = 0;
   std::int64_t activations_ = 0;
@@ -280,6 +335,7 @@ MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vecto
   model.experts.count = mesh.size(MeshAxis::kExpert);
   model.expert_shard_count = mesh.size(MeshAxis::kExpertShard);
   model.reduce_bytes = bytes_of(job.precision.reduce);
+  model.encoder_recomputes = job.mpipe.backward == "recompute";
   return model;
 }
 

@@ -24,6 +24,7 @@ struct MemoryModel {
   int expert_shard_count = 1;                 ///< ranks that share the parameters of these experts
   int expert_shard = 0;                       ///< which of them
   std::int64_t reduce_bytes = 4;              ///< of an element of a gradient that travels
+  bool encoder_recomputes = false;            ///< mpipe.backward: recompute
 
   StageRange range_of(int stage) const;
 };

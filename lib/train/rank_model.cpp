@@ -60,24 +60,39 @@ RankModel::RankModel(const JobConfig& job, const ModelSpec& spec, const Placemen
   const Mesh mesh = mesh_of_job(job);
   const int rank = mesh.world_rank(place);
   const ExpertShare experts{mesh.index(MeshAxis::kExpert, rank), mesh.size(MeshAxis::kExpert)};
+  const auto shard = [&](StageModule& module) {
+    std::vector<std::unique_ptr<GroupShard>> shards;
+    for (ParameterGroup* group : module.parameter_groups()) {
+      const MeshAxis axis = group->kind() == GroupKind::kExperts ? MeshAxis::kExpertShard : MeshAxis::kDpShard;
+      shards.push_back(std::make_unique<GroupShard>(*group, mesh.index(axis, rank), mesh.size(axis)));
+      shards.back()->fill([&](const at::Tensor& flat) { weights.fill(*group, flat); });
+    }
+    return shards;
+  };
   for (const StageId stage : placement.stages_of(place.pp)) {
     const StageRange range = stage_range(spec, plan.layer_counts, stage.value, plan.activations, experts);
     reads_tokens_ |= ppctl::reads_tokens(spec, range);
     reads_images_ |= ppctl::reads_images(spec, range);
     const auto module = build_stage(spec, compute_dtype(job), range, job.seed);
-    auto& shards = shards_.emplace_back();
-    for (ParameterGroup* group : module->parameter_groups()) {
-      const MeshAxis axis = group->kind() == GroupKind::kExperts ? MeshAxis::kExpertShard : MeshAxis::kDpShard;
-      shards.push_back(std::make_unique<GroupShard>(*group, mesh.index(axis, rank), mesh.size(axis)));
-      shards.back()->fill([&](const at::Tensor& flat) { weights.fill(*group, flat); });
-    }
+    shards_.push_back(shard(*module));
     stages_.push_back(std::make_shared<PipelineStage>(module, stage.value, placement.num_stages()));
   }
+  if (spec.transposed_layers >= 0) {
+    encoder_ = build_stage(spec, compute_dtype(job), transposed_range(spec), job.seed);
+    encoder_shards_ = shard(*encoder_);
+  }
+}
+
+std::vector<GroupShard*> RankModel::encoder_shards() const {
+  std::vector<GroupShard*> shards;
+  for (const auto& shard : encoder_shards_) shards.push_back(shard.get());
+  return shards;
 }
 
 std::vector<GroupShard*> RankModel::shards() const {
   std::vector<GroupShard*> all;
   for (const StageShards& stage : shards_by_stage()) all.insert(all.end(), stage.groups.begin(), stage.groups.end());
+  for (const auto& shard : encoder_shards_) all.push_back(shard.get());
   return all;
 }
 

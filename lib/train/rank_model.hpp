@@ -29,10 +29,13 @@ class RankModel {
             const ModelPlan& plan);
 
   const std::vector<StagePtr>& stages() const { return stages_; }  ///< by chunk
-  /// Shards of all stages' groups, by chunk.
+  /// Shards of all stages' groups, by chunk, then those of the encoder.
   std::vector<GroupShard*> shards() const;
   /// The same by stage.
   std::vector<StageShards> shards_by_stage() const;
+  /// The part of the encoder that MPipe runs outside of the stages; null: none.
+  const std::shared_ptr<StageModule>& encoder() const { return encoder_; }
+  std::vector<GroupShard*> encoder_shards() const;
   bool has_last_stage() const;
   bool reads_tokens() const { return reads_tokens_; }  ///< whether a stage of this rank does
   bool reads_images() const { return reads_images_; }
@@ -44,6 +47,8 @@ class RankModel {
   bool reads_tokens_ = false;
   bool reads_images_ = false;
   std::vector<std::vector<std::unique_ptr<GroupShard>>> shards_;  ///< by chunk
+  std::shared_ptr<StageModule> encoder_;
+  std::vector<std::unique_ptr<GroupShard>> encoder_shards_;
 };
 
 }  // namespace ppctl

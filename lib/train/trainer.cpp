@@ -130,6 +130,7 @@ void Trainer::run_batches(StepPart& part, double loss_scale) {
   part.microbatches.assign(per_batch * static_cast<std::size_t>(shape_.accumulate), {});
   for (int batch = 0; batch < shape_.accumulate; ++batch) {
     if (fsdp_) fsdp_->begin_batch(/*is_last=*/batch + 1 == shape_.accumulate);
+    if (encoder_) encoder_->begin_batch(/*is_last=*/batch + 1 == shape_.accumulate);
     auto microbatches = loader_->load(state_.step, batch, /*training=*/true, loss_scale);
     const StepResult& result = unsettled_ ? executor_->run(std::move(microbatches), [this] { return settle(); })
                                           : executor_->run(std::move(microbatches));

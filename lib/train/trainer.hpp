@@ -15,6 +15,7 @@
 #include "runtime/overlapped_pairs.hpp"
 #include "runtime/stage_replicas.hpp"
 #include "runtime/tied_weights.hpp"
+#include "runtime/transposed_encoder.hpp"
 #include "schedule/schedule.hpp"
 #include "shard/fsdp.hpp"
 #include "shard/group_expert_exchange.hpp"
@@ -77,6 +78,9 @@ class Trainer {
   void connect();
   /// Gives the stages the way to the experts of other ranks.
   void connect_experts();
+  void connect_encoder();
+  /// What FSDP knows the transposed encoder as: a stage behind the last one.
+  StageId encoder_stage() const { return StageId(schedule_.num_stages()); }
   void announce() const;
   /// Steps of the whole run.
   std::int64_t total_steps() const;
@@ -133,6 +137,7 @@ class Trainer {
   std::unique_ptr<OverlappedPairs> pairs_;               ///< null without pipeline.overlap_b_f
   std::unique_ptr<ExpertExchange> overlapped_exchange_;  ///< null unless there is both of them
   std::unique_ptr<ActivationSwap> swap_;                 ///< null without `swap`
+  std::unique_ptr<TransposedEncoder> encoder_;           ///< null without mpipe
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<TiedWeights> tied_;
   std::unique_ptr<StageReplicas> stage_replicas_;

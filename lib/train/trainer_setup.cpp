@@ -35,6 +35,7 @@ std::vector<GroupShard*> of_kind(GroupKind kind, const std::vector<GroupShard*>&
 
 void check_sample(const JobConfig& job, const ModelSpec& spec) {
   if (job.sample.prompt.empty()) return;
+  if (job.mpipe.enabled) throw_error("sample.prompt does not go together with mpipe");
   if (job.data.kind != "text") throw_error("sample.prompt continues bytes of text; data.kind is {}", job.data.kind);
   if (spec.vocab_size < 256)
     throw_error("sample.prompt needs a vocabulary of 256 bytes; the model has {}", spec.vocab_size);
@@ -91,7 +92,9 @@ void Trainer::prepare_alone() {
   model_.emplace(job_, spec_, schedule_.placement, mesh_.coordinates(rank), plan_);
   optimizer_.emplace(job_.optimizer, model_->shards());
 
-  const BatchNeeds needs{model_->reads_tokens(), model_->has_last_stage(), model_->reads_images()};
+  // Under MPipe each rank loads the images of its own microbatches, when the schedule says so.
+  const BatchNeeds needs{model_->reads_tokens(), model_->has_last_stage(),
+                         model_->reads_images() && !job_.mpipe.enabled};
   const int replica = mesh_.index(MeshAxis::kDp, rank);
   const SampleOrder order(dataset_.training->num_samples(), job_.data.order == "shuffled", job_.seed);
   loader_.emplace(dataset_.training, order, shape_, replica, needs);
@@ -146,8 +149,10 @@ void Trainer::connect() {
     fsdp.reduce_every_microbatch = job_.fsdp.reduce == "microbatch";
     fsdp.reduce_dtype = reduce_dtype;
     fsdp.timeout_s = job_.timeout_s;
+    auto sharded = by_stage;
+    if (model_->encoder() != nullptr) sharded.push_back({encoder_stage(), model_->encoder_shards()});
     fsdp_ =
-        std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), axes_->along(MeshAxis::kExpertShard), by_stage, fsdp);
+        std::make_unique<Fsdp>(axes_->along(MeshAxis::kDpShard), axes_->along(MeshAxis::kExpertShard), sharded, fsdp);
   }
   if (!job_.swap.layers.empty()) {
     agree(*world_, deadline(), [&] {
@@ -155,7 +160,8 @@ void Trainer::connect() {
       return std::string();
     });
   }
-  executor_->set_hooks({.shard = fsdp_.get(), .swap = swap_.get()});
+  if (job_.mpipe.enabled) connect_encoder();
+  executor_->set_hooks({.shard = fsdp_.get(), .swap = swap_.get(), .preprocess = encoder_.get()});
 
   if (meter_) {
     memory_.emplace(*meter_, planned_memory(schedule_, memory_model(job_, spec_, plan_), mesh_));
@@ -186,6 +192,20 @@ void Trainer::connect_experts() {
   if (pairs_) overlapped_exchange_ = std::make_unique<OverlappedExchange>(*expert_exchange_, pairs_->overlap());
   ExpertExchange* exchange = overlapped_exchange_ ? overlapped_exchange_.get() : expert_exchange_.get();
   for (const StagePtr& stage : model_->stages()) stage->module().set_expert_exchange(exchange);
+}
+
+void Trainer::connect_encoder() {
+  TransposedEncoderOptions options;
+  options.trains = model_->encoder() != nullptr && spec_.vision->training == VisionSpec::Training::kAll;
+  options.recomputes = job_.mpipe.backward == "recompute";
+  options.timeout_s = job_.timeout_s;
+  const auto load = [this](const Microbatch& microbatch) {
+    const BatchLoader& loader = microbatch.training ? *loader_ : *eval_loader_;
+    return TensorList{loader.load_pixels(microbatch.first_sample, shape_.microbatch_size)};
+  };
+  encoder_ = std::make_unique<TransposedEncoder>(schedule_, pipeline_ranks_, model_->encoder(), load,
+                                                 axes_->along(MeshAxis::kPipeline), options);
+  if (fsdp_ && model_->encoder() != nullptr) encoder_->set_shard(*fsdp_, encoder_stage());
 }
 
 std::int64_t Trainer::total_steps() const {

@@ -11,6 +11,7 @@ void apply_overlap_b_f(Schedule& schedule, const PassOptions& options);
 void apply_communication(Schedule& schedule, const PassOptions& options);
 void apply_overlap_p2p(Schedule& schedule, const PassOptions& options);
 void apply_duplex(Schedule& schedule, const PassOptions& options);
+void apply_mpipe(Schedule& schedule, const PassOptions& options);
 void apply_fsdp(Schedule& schedule, const PassOptions& options);
 void apply_swap(Schedule& schedule, const PassOptions& options);
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "comm/transport.hpp"
+#include "model/parameters.hpp"
+
+namespace ppctl {
+
+/// Sums the gradients of parameters that every rank of a pipeline holds and of which each rank made those of its own
+/// microbatches: in the order of the microbatches, so that the sum has the bits of a rank that made them all. Each rank
+/// folds one part of every buffer, for which it gets the parts of all microbatches; then the parts are gathered. Costs
+/// a copy of the gradients for each of a rank's own microbatches until then.
+class GradientFold {
+ public:
+  /// `ranks`: those of the pipeline, by pipeline rank. The groups must outlive the object.
+  GradientFold(Group& ranks, std::vector<ParameterGroup*> groups, int num_microbatches);
+
+  /// Takes what a microbatch of this rank has left in the groups' gradients, and clears them. REQUIRES: their memory is
+  /// there.
+  void keep(int microbatch);
+  /// Adds the microbatches of a batch to the sum. COLLECTIVE over the ranks.
+  void fold(Deadline deadline);
+  /// Writes the sum of all batches since the last call to the groups' gradients. COLLECTIVE over the ranks.
+  void finish(Deadline deadline);
+
+ private:
+  std::int64_t part_size(std::size_t group) const;
+  int owner(int microbatch) const;
+  int count_of(int rank) const;
+  at::Tensor receive_parts(std::size_t group, Deadline deadline);
+
+  Group& ranks_;
+  std::vector<ParameterGroup*> groups_;
+  int num_microbatches_;
+  std::map<int, std::vector<at::Tensor>> kept_;  ///< by own microbatch, then by group
+  std::vector<at::Tensor> sums_;                 ///< by group: this rank's part; undefined: zero
+};
+
+}  // namespace ppctl

@@ -1,0 +1,137 @@
+#include "runtime/transposed_encoder.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "schedule/text.hpp"
+
+namespace ppctl {
+namespace {
+
+/// Kinds of message, as the edges' receiving stages.
+enum Mail { kData, kFeatures, kFeatureGrads, kNumMails };
+
+Transfer transfer_of(const MetaStep& step, Mail mail) {
+  return {false, mail, step.microbatch().value, step.peer().value};
+}
+
+std::vector<ParameterGroup*> groups_of(StageModule* module, bool trains) {
+  return module == nullptr || !trains ? std::vector<ParameterGroup*>() : module->parameter_groups();
+}
+
+}  // namespace
+
+TransposedEncoder::TransposedEncoder(const Schedule& schedule, const PipelineRanks& ranks,
+                                     std::shared_ptr<StageModule> module, Loader loader, Group& pipeline,
+                                     TransposedEncoderOptions options)
+    : module_(std::move(module)),
+      loader_(std::move(loader)),
+      options_(options),
+      edges_(*ranks.transport, ranks.world_ranks, kNumMails, schedule.num_microbatches, options.tag_space),
+      fold_(pipeline, groups_of(module_.get(), options.trains), schedule.num_microbatches) {}
+
+void TransposedEncoder::set_shard(ShardHooks& shard, StageId stage) {
+  shard_ = &shard;
+  shard_stage_ = stage;
+}
+
+void TransposedEncoder::begin_step(std::span<const Microbatch> microbatches) {
+  microbatches_ = microbatches;
+  slots_.clear();
+  slots_.resize(microbatches.size());
+  queue_.clear();
+  if (shard_ != nullptr) shard_->unshard(shard_stage_);
+}
+
+void TransposedEncoder::run(const MetaStep& step, StepContext& /*context*/) {
+  Slot& own = slot(step);
+  switch (step.type()) {
+    case MetaStepType::LOAD_DATA:
+      return load(step);
+    case MetaStepType::PREPROCESS_FORWARD:
+      return forward(step);
+    case MetaStepType::PREPROCESS_BACKWARD:
+      return backward(step);
+    case MetaStepType::SEND_DATA:
+      return edges_.send(transfer_of(step, kData), std::exchange(own.features, {}));
+    case MetaStepType::SEND_FEATURES:
+      return edges_.send(transfer_of(step, kFeatures), std::exchange(own.features, {}));
+    case MetaStepType::SEND_FEATURE_GRADS:
+      return edges_.send(transfer_of(step, kFeatureGrads), std::exchange(own.grads, {}));
+    case MetaStepType::RECV_DATA:
+      own.incoming = edges_.post(transfer_of(step, kData));
+      return;
+    case MetaStepType::RECV_FEATURES:
+      own.incoming = edges_.post(transfer_of(step, kFeatures));
+      return;
+    default:
+      PPCTL_CHECK(step.type() == MetaStepType::RECV_FEATURE_GRADS, "a {} step to preprocess", to_string(step.type()));
+      own.incoming_grads = edges_.post(transfer_of(step, kFeatureGrads));
+  }
+}
+
+void TransposedEncoder::load(const MetaStep& step) {
+  TensorList loaded = loader_(microbatch(step));
+  (module_ == nullptr ? slot(step).features : slot(step).data) = std::move(loaded);
+}
+
+void TransposedEncoder::forward(const MetaStep& step) {
+  Slot& own = slot(step);
+  if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/false);
+  const bool repeats = options_.recomputes && options_.trains && microbatch(step).training;
+  TensorList inputs = repeats ? own.data : std::exchange(own.data, {});
+  own.features = module_->forward(microbatch(step), std::move(inputs), own.saved, nullptr);
+  if (repeats) own.saved = SavedActivations();
+}
+
+void TransposedEncoder::backward(const MetaStep& step) {
+  Slot& own = slot(step);
+  if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
+  if (options_.recomputes) module_->forward(microbatch(step), std::exchange(own.data, {}), own.saved, nullptr);
+  queue_.begin_microbatch(step.microbatch().value, /*defer=*/false);
+  module_->backward(microbatch(step), std::exchange(own.grads, {}), own.saved, queue_);
+  queue_.end_microbatch();
+  own.saved = SavedActivations();
+  fold_.keep(step.microbatch().value);
+}
+
+TensorList TransposedEncoder::wait_for(PendingTensors& pending, std::string_view context, WaitSpan* wait) const {
+  wait->peer = PipelineRank(pending.peer());
+  wait->start = monotonic_now();
+  TensorList tensors = pending.wait(deadline(), context);
+  wait->end = monotonic_now();
+  return tensors;
+}
+
+void TransposedEncoder::await(const MetaStep& step, std::string_view context, WaitSpan* wait) {
+  Slot& own = slot(step);
+  if (step.type() != MetaStepType::PREPROCESS_BACKWARD || !own.incoming_grads.valid()) return;
+  own.grads = wait_for(own.incoming_grads, context, wait);
+}
+
+TensorList TransposedEncoder::take_features(const MetaStep& forward, std::string_view context, WaitSpan* wait) {
+  Slot& own = slot(forward);
+  if (own.incoming.valid()) return wait_for(own.incoming, context, wait);
+  return std::exchange(own.features, {});
+}
+
+void TransposedEncoder::give_feature_grads(const MetaStep& backward, TensorList grads) {
+  if (options_.trains) slot(backward).grads = std::move(grads);
+}
+
+void TransposedEncoder::end_step(std::string_view context) {
+  edges_.finish_sends(deadline(), context);
+  const bool training = !microbatches_.empty() && microbatches_[0].training;
+  if (training && options_.trains && module_ != nullptr) {
+    fold_.fold(deadline());
+    if (last_batch_) {
+      if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
+      fold_.finish(deadline());
+      if (shard_ != nullptr) shard_->reduce_grad(shard_stage_);
+    }
+  }
+  if (shard_ != nullptr) shard_->reshard(shard_stage_);
+  slots_.clear();
+}
+
+}  // namespace ppctl
