@@ -9,6 +9,7 @@
 
 #include "runtime/bubble_bench.hpp"
 #include "schedule/generator.hpp"
+#include "schedule/pass.hpp"
 #include "schedule/verify.hpp"
 #include "simulate/simulate.hpp"
 

@@ -192,6 +192,34 @@ TEST(ParityOfImages, UnusedTensorsStayAsTheyAreAndTheOthersArriveAtTheReference)
   EXPECT_EQ(unused, 18);
 }
 
+TEST(ParityOfMpipe, GivesTheBitsOfOneRankInBothModesWithAnyBodyAndFewerMicrobatchesThanRanks) {
+  const auto numbers_of = [](std::vector<std::string> sets) {
+    sets.push_back("steps=3");
+    return run_job(parity_job("llava-tiny", sets)).numbers();
+  };
+  const std::string mpipe = "pipeline.schedule=mpipe_transpose";
+  const std::vector<double> alone = numbers_of({"parallel.pp=1"});
+  for (const char* layers : {"all", "0"}) {
+    for (const char* mode : {"before_body", "just_in_time"}) {
+      for (const char* pp : {"2", "4"}) {
+        EXPECT_EQ(numbers_of({mpipe, std::string("mpipe.layers=") + layers, std::string("mpipe.mode=") + mode,
+                              std::string("parallel.pp=") + pp}),
+                  alone)
+            << layers << ", " << mode << ", pp " << pp;
+      }
+    }
+  }
+  EXPECT_EQ(numbers_of({mpipe, "parallel.pp=3", "mpipe.body=zb_h1", "mpipe.backward=recompute"}), alone);
+  EXPECT_EQ(numbers_of({mpipe, "parallel.pp=2", "mpipe.body=interleaved_1f1b", "pipeline.overlap_p2p=true"}), alone);
+  EXPECT_EQ(numbers_of({mpipe, "parallel.pp=4", "batch.global_size=4"}),
+            numbers_of({"parallel.pp=1", "batch.global_size=4"}));
+  EXPECT_EQ(numbers_of({mpipe, "parallel.pp=4", "model.encoder=frozen"}),
+            numbers_of({"parallel.pp=1", "model.encoder=frozen"}));
+  EXPECT_EQ(numbers_of({mpipe, "parallel.pp=2", "parallel.dp_shard=2"}),
+            numbers_of({"parallel.pp=1", "parallel.dp_shard=2"}));
+  EXPECT_EQ(numbers_of({mpipe, "parallel.pp=2", "accumulate=2"}), numbers_of({"parallel.pp=1", "accumulate=2"}));
+}
+
 TEST(ParityOfReplicas, MatchTheReferenceWithTheBatchDividedOverThem) {
   for (const auto& [pp, dp] : {std::pair{1, 2}, std::pair{2, 2}, std::pair{1, 4}}) {
     const JobConfig job =

@@ -13,6 +13,7 @@ namespace ppctl {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
+constexpr double kTolerance = 1e-9;
 
 /// The beats of a schedule as a graph: how long each takes and which beats of other ranks wait for it.
 struct Beat {
@@ -114,6 +115,10 @@ class BeatGraph {
       double behind = is_last(id) ? 0.0 : beats_[static_cast<std::size_t>(id) + 1].tail;
       for (const int after : beat.after)
         behind = std::max(behind, hop(beat.rank, (*this)[after].rank) + (*this)[after].tail);
+      for (const int j : beat.feature_grads) {
+        const int owner = mpipe_owner(j, links_.pp(), links_.num_microbatches());
+        if (options_.trains) behind = std::max(behind, hop(beat.rank, owner) + options_.backward);
+      }
       beat.tail = beat.duration + behind;
       const auto release = [&](int previous) {
         if (--waiting[static_cast<std::size_t>(previous)] == 0) ready.push_back(previous);
@@ -136,8 +141,8 @@ class BeatGraph {
 
 /// How eagerly a list schedule takes encoder work.
 struct Eagerness {
-  double lead = 0.0;      ///< encoder forwards count as so much closer to being needed, in forwards
-  double overhang = 0.0;  ///< share of a piece of encoder work that may reach beyond the gap that it fills
+  double lead = 0.0;    ///< encoder forwards count as so much closer to being needed, in forwards
+  double target = 0.0;  ///< a length of the step: what it leaves a beat of slack may be taken away from it
 };
 
 /// One list schedule.
@@ -214,7 +219,8 @@ class ListSchedule {
         has_forward && (!has_beat || encoder_tail + eagerness_.lead * options_.forward > graph_[me.next_beat].tail);
     if (ready <= now && !urgent) return run_beat(rank, now);
     const double gap = ready - now;
-    const auto fits = [&](double duration) { return duration * (1.0 - eagerness_.overhang) <= gap; };
+    const double slack = has_beat ? eagerness_.target - graph_[me.next_beat].tail - now : kUnknown;
+    const auto fits = [&](double duration) { return duration <= std::max(gap, slack) + kTolerance; };
     if (has_forward && (urgent || fits(options_.load + options_.forward))) return run_forward(rank, now);
     const auto backward = std::ranges::min_element(me.backwards);
     if (backward != me.backwards.end() && backward->first <= now && (!has_beat || fits(options_.backward))) {
@@ -293,6 +299,28 @@ class ListSchedule {
 
 }  // namespace
 
+namespace {
+
+/// No order makes the step shorter: the busiest rank's work, or the body behind its first features and before the last
+/// backward of the encoder.
+double least_length(const BeatGraph& graph, const Schedule& schedule, const MpipeOptions& options) {
+  const double backward = options.trains ? options.backward : 0.0;
+  double longest = 0.0;
+  std::vector<double> work(schedule.ranks.size(), 0.0);
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    const Beat& beat = graph[static_cast<int>(id)];
+    longest = std::max(longest, beat.tail);
+    work[static_cast<std::size_t>(beat.rank)] += beat.duration;
+  }
+  const double encoder = options.load + options.forward + backward;
+  for (int j = 0; j < schedule.num_microbatches; ++j) {
+    work[static_cast<std::size_t>(mpipe_owner(j, schedule.pp(), schedule.num_microbatches))] += encoder;
+  }
+  return std::max(options.load + options.forward + longest, std::ranges::max(work));
+}
+
+}  // namespace
+
 MpipePlacement place_before_body(const Schedule& schedule, const MpipeOptions& options) {
   MpipePlacement placement(schedule.ranks.size());
   for (int j = 0; j < schedule.num_microbatches; ++j) {
@@ -310,13 +338,14 @@ MpipePlacement place_before_body(const Schedule& schedule, const MpipeOptions& o
 
 MpipePlacement place_just_in_time(const Schedule& schedule, const MpipeOptions& options) {
   const BeatGraph graph(schedule, options);
-  constexpr std::array kLeads{0.0, 0.5, 1.0, 2.0, 4.0, 8.0};
-  constexpr std::array kOverhangs{0.0, 0.25, 0.5, 0.75, 1.0};
+  const double bound = least_length(graph, schedule, options);
+  constexpr std::array kLeads{0.0, 1.0, 2.0, 4.0, 8.0};
+  constexpr std::array kTargets{0.0, 1.0, 1.01, 1.02, 1.04, 1.06, 1.1, 1.15, 1.25};
   MpipePlacement best;
   double length = kUnknown;
   for (const double lead : kLeads) {
-    for (const double overhang : kOverhangs) {
-      ListSchedule list(graph, options, schedule.pp(), schedule.num_microbatches, {lead, overhang});
+    for (const double target : kTargets) {
+      ListSchedule list(graph, options, schedule.pp(), schedule.num_microbatches, {lead, target * bound});
       list.run();
       if (list.length() >= length) continue;
       length = list.length();
