@@ -73,7 +73,8 @@ MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement) {
   options.enabled = job.mpipe.enabled;
   if (!options.enabled) return options;
   const ModelSpec spec = model_of_job(job);
-  const CostModel costs = model_costs(memory_model(job, spec, layers_per_stage(job, spec, placement)));
+  const MemoryModel model = memory_model(job, spec, layers_per_stage(job, spec, placement));
+  const CostModel costs = model_costs(model, model_work(job, spec, model.activations));
   options.encodes = spec.transposed_layers >= 0;
   options.trains = spec.vision && spec.vision->training == VisionSpec::Training::kAll;
   options.just_in_time = job.mpipe.mode == "just_in_time";

@@ -34,7 +34,8 @@ struct ModelWork {
   LayerCosts split_costs() const;
 };
 
-/// By the operations that the layers have, for one token. `activations`: of each layer of the stages; empty: nothing is recomputed.
+/// By the operations that the layers have, for one token. `activations`: of each layer of the stages; empty: nothing is
+/// recomputed.
 ModelWork operations_of(const ModelSpec& spec, const std::vector<LayerActivations>& activations, std::int64_t sequence);
 
 /// As the job's profile measured it, else by the operations that the layers have. A recomputed part is taken to cost

@@ -114,7 +114,6 @@ class SketchStage {
     return index_of(layer) < num_vision_layers_ ? image_shape_ : text_shape_;
   }
 
-
   std::int64_t sums_bytes_;
   std::int64_t sums_grad_bytes_;
   std::int64_t first_layer_;

@@ -31,10 +31,10 @@ CostModel model_costs(const MemoryModel& model, const ModelWork& work) {
     costs.stages.push_back(stage_costs);
   }
   if (model.spec.transposed_layers >= 0) {
-    const PartCost encoder = cost_of(model.spec, transposed_range(model.spec), model.shape.sequence);
-    const double repeated = model.encoder_recomputes ? encoder.forward_flops : 0.0;
-    costs.encoder_forward_ms = encoder.forward_flops * scale;
-    costs.encoder_backward_ms = (repeated + encoder.dx_flops + encoder.dw_flops) * scale;
+    const PartWork encoder = work.of(transposed_range(model.spec));
+    const double repeated = model.encoder_recomputes ? encoder.forward : 0.0;
+    costs.encoder_forward_ms = encoder.forward * scale;
+    costs.encoder_backward_ms = (repeated + encoder.dx + encoder.dw) * scale;
   }
   return costs;
 }
