@@ -18,6 +18,7 @@ Schedule lowered(const std::string& body, int pp, int microbatches, const MpipeO
   Schedule schedule = generate_schedule(spec);
   PassOptions options;
   options.mpipe = mpipe;
+  options.overlap_b_f = duplex;
   options.duplex = duplex;
   lower_schedule(schedule, options);
   return schedule;
