@@ -114,8 +114,12 @@ TEST(SlotSpace, NeverGivesABytesTwiceAndGrowsOnlyWhereNoGapIsLargeEnough) {
       const std::int64_t offset = space.take(size).value();
       const auto [slot, is_new] = held.emplace(offset, offset + rounded);
       ASSERT_TRUE(is_new);
-      if (slot != held.begin()) ASSERT_LE(std::prev(slot)->second, offset);
-      if (std::next(slot) != held.end()) ASSERT_LE(offset + rounded, std::next(slot)->first);
+      if (slot != held.begin()) {
+        ASSERT_LE(std::prev(slot)->second, offset);
+      }
+      if (std::next(slot) != held.end()) {
+        ASSERT_LE(offset + rounded, std::next(slot)->first);
+      }
       bytes += rounded;
     }
     ASSERT_EQ(space.taken(), bytes);
