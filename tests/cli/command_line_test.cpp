@@ -93,7 +93,8 @@ TEST_F(CommandLine, ReportsAProblemOfSet) {
   expect({"plan", "--config", "job.yaml", "--set", "pipeline.schedule=1f1"}, 2, "",
          "ppctl: error: --set pipeline.schedule=1f1: 'pipeline.schedule' must be gpipe, 1f1b, interleaved_1f1b, "
          "looped_bfs, zb_h1, zb_h2, "
-         "interleaved_zb, zb_v, v_half, v_min, dualpipe, dualpipe_v or auto, not '1f1' (did you mean '1f1b'?)\n");
+         "interleaved_zb, zb_v, v_half, v_min, dualpipe, dualpipe_v, auto or mpipe_transpose, not '1f1' (did you mean "
+         "'1f1b'?)\n");
 }
 
 TEST_F(CommandLine, PassesOnWhyAScheduleDoesNotFitTheJob) {
