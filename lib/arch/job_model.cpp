@@ -45,7 +45,8 @@ ModelSpec model_of_job(const JobConfig& job) {
   ModelSpec spec = read_model(job);
   apply_vision_keys(job, spec);
   const int ep = job.parallel.ep;
-  if (ep > 1 && spec.num_experts == 0) throw_error("parallel.ep is {}, but the family {} has no experts", ep, spec.family);
+  if (ep > 1 && spec.num_experts == 0)
+    throw_error("parallel.ep is {}, but the family {} has no experts", ep, spec.family);
   if (ep > 1 && spec.num_experts % ep != 0) {
     throw_error("parallel.ep ({}) does not divide the model's {} experts", ep, spec.num_experts);
   }

@@ -16,8 +16,8 @@ struct FilePosition {
   int column = 0;
 };
 
-/// The user's fault, or the machine's (a full disk, a dead rank): what() is one clear text that says what is wrong and what to do.
-/// Thrown by every layer, caught in apps/ alone, which turns it into an exit code.
+/// The user's fault, or the machine's (a full disk, a dead rank): what() is one clear text that says what is wrong and
+/// what to do. Thrown by every layer, caught in apps/ alone, which turns it into an exit code.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& text) : std::runtime_error(text) {}
@@ -49,17 +49,19 @@ template <class... Args>
 }  // namespace ppctl
 
 /// Checks an invariant of ppctl; throws Bug with the condition and a formatted text.
-#define PPCTL_CHECK(condition, ...)                                                                    \
-  do {                                                                                                 \
-    if (!(condition)) [[unlikely]]                                                                     \
-      ::ppctl::throw_bug(__FILE__, __LINE__, std::string("check failed: " #condition ": ") + ::fmt::format(__VA_ARGS__)); \
+#define PPCTL_CHECK(condition, ...)                                                                   \
+  do {                                                                                                \
+    if (!(condition)) [[unlikely]]                                                                    \
+      ::ppctl::throw_bug(__FILE__, __LINE__,                                                          \
+                         std::string("check failed: " #condition ": ") + ::fmt::format(__VA_ARGS__)); \
   } while (false)
 
 /// Checks that two values are equal; throws Bug that prints both.
-#define PPCTL_CHECK_EQ(a, b)                                                                                     \
-  do {                                                                                                           \
-    const auto& ppctl_a = (a);                                                                                   \
-    const auto& ppctl_b = (b);                                                                                   \
-    if (!(ppctl_a == ppctl_b)) [[unlikely]]                                                                      \
-      ::ppctl::throw_bug(__FILE__, __LINE__, ::fmt::format("check failed: " #a " == " #b ": {} vs {}", ppctl_a, ppctl_b)); \
+#define PPCTL_CHECK_EQ(a, b)                                                                           \
+  do {                                                                                                 \
+    const auto& ppctl_a = (a);                                                                         \
+    const auto& ppctl_b = (b);                                                                         \
+    if (!(ppctl_a == ppctl_b)) [[unlikely]]                                                            \
+      ::ppctl::throw_bug(__FILE__, __LINE__,                                                           \
+                         ::fmt::format("check failed: " #a " == " #b ": {} vs {}", ppctl_a, ppctl_b)); \
   } while (false)

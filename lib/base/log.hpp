@@ -10,8 +10,8 @@ namespace ppctl {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
-/// Sets what log lines say of their origin and which are shown. `prefix` is e.g. "rank 2". Call once, before threads start.
-/// Rank 0 of a job shows kInfo and above, the others kWarn and above.
+/// Sets what log lines say of their origin and which are shown. `prefix` is e.g. "rank 2". Call once, before threads
+/// start. Rank 0 of a job shows kInfo and above, the others kWarn and above.
 void configure_log(std::string_view prefix, LogLevel threshold);
 
 /// Whether a line of this level would be shown.

@@ -31,7 +31,7 @@ struct DataConfig {
   /// A text file whose line i names the images of sample i by number, separated by blanks; empty: image j of sample i
   /// is number i + j, modulo their number.
   std::string images;
-  double images_per_sample = 1.0;  ///< the mean, that plans reckon with
+  double images_per_sample = 1.0;      ///< the mean, that plans reckon with
   std::string token_dtype = "uint16";  ///< uint16 | uint32
   std::int64_t sequence_length = 128;  ///< tokens a sample
   std::int64_t stride = 0;             ///< tokens between the starts of two samples; 0: sequence_length
@@ -101,8 +101,8 @@ struct PrecisionConfig {
   std::string reduce = "float32";
 };
 
-/// On with `pipeline.schedule: mpipe_transpose`, whose body is `body`; or with a section `mpipe` beside another schedule,
-/// which then is the body.
+/// On with `pipeline.schedule: mpipe_transpose`, whose body is `body`; or with a section `mpipe` beside another
+/// schedule, which then is the body.
 struct MpipeConfig {
   bool enabled = false;
   int layers = -1;  ///< encoder layers that are transposed, with the patch embedding; -1: all; 0: data loading alone

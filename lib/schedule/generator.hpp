@@ -9,7 +9,8 @@
 
 namespace ppctl {
 
-/// Costs of one chunk (one stage and microbatch), in any one unit; searches (auto) and orders that look at costs use them.
+/// Costs of one chunk (one stage and microbatch), in any one unit; searches (auto) and orders that look at costs use
+/// them.
 struct ChunkCosts {
   double forward = 1.0;
   double dx = 1.0;   ///< BACKWARD_INPUT
@@ -26,25 +27,26 @@ struct ScheduleSpec {
   int group = 0;             ///< interleaved: microbatches a group (Megatron's variable group); 0: the default rounds
   bool less_memory = false;  ///< interleaved: the shallower warm-up
   double memory_limit = 0;   ///< auto: peak activations a rank, in microbatches of a rank's whole model part; 0: 2p
-  double kept_for_weight = 0.4;  ///< auto: share of an activation that counts against the limit between BACKWARD_INPUT and
-                                 ///< BACKWARD_WEIGHT; 1: all of it, as the peaks of verifier and simulator count
-  ChunkCosts costs;          ///< auto (mean over stages)
+  double kept_for_weight = 0.4;  ///< auto: share of an activation that counts against the limit between BACKWARD_INPUT
+                                 ///< and BACKWARD_WEIGHT; 1: all of it, as the peaks of verifier and simulator count
+  ChunkCosts costs;                     ///< auto (mean over stages)
   std::vector<ChunkCosts> stage_costs;  ///< auto: one a stage; empty: `costs` for each
 };
 
-/// One schedule that ppctl can generate. A new one is one file with a generate function and one line in generator.cpp's table.
+/// One schedule that ppctl can generate. A new one is one file with a generate function and one line in generator.cpp's
+/// table.
 struct GeneratorInfo {
   std::string_view name;     ///< as in the job's YAML
   std::string_view summary;  ///< one line for --help
   PlacementKind placement;
   int default_chunks;
-  bool chunks_fixed;         ///< whether another number of chunks than the default is refused
-  bool splits_backward;      ///< whether it gives BACKWARD_INPUT and BACKWARD_WEIGHT
+  bool chunks_fixed;     ///< whether another number of chunks than the default is refused
+  bool splits_backward;  ///< whether it gives BACKWARD_INPUT and BACKWARD_WEIGHT
   /// Nothing, or why this spec cannot be generated: one line that says what the value must be.
   std::optional<std::string> (*refuse)(const ScheduleSpec&);
-  /// Compute steps only, in each rank's order. DualPipe's fused pairs come as OVERLAP_B_F composites (backward, forward); the overlap
-  /// pass keeps them when overlap_b_f is wanted and puts their sub-steps one after the other when not.
-  /// REQUIRES: refuse(spec) is empty, spec.chunks > 0.
+  /// Compute steps only, in each rank's order. DualPipe's fused pairs come as OVERLAP_B_F composites (backward,
+  /// forward); the overlap pass keeps them when overlap_b_f is wanted and puts their sub-steps one after the other when
+  /// not. REQUIRES: refuse(spec) is empty, spec.chunks > 0.
   Schedule (*generate)(const ScheduleSpec&);
 };
 

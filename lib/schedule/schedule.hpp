@@ -21,14 +21,14 @@ struct RankSteps {
   void push_composite(MetaStepType type, std::span<const MetaStep> subs, PipelineRank peer = {});
 };
 
-/// A schedule: what every rank of the pp axis does in one training step, as data. Generators write it, passes lower it, the verifier
-/// proves it, the simulator times it, renderers draw it and the executor runs it.
+/// A schedule: what every rank of the pp axis does in one training step, as data. Generators write it, passes lower it,
+/// the verifier proves it, the simulator times it, renderers draw it and the executor runs it.
 struct Schedule {
-  std::string name;                ///< the generator's name, or the file it was read from
+  std::string name;  ///< the generator's name, or the file it was read from
   Placement placement;
   int num_microbatches = 0;
-  std::vector<RankSteps> ranks;    ///< one a pipeline rank
-  std::vector<std::string> passes; ///< names of the passes that were applied, in order
+  std::vector<RankSteps> ranks;     ///< one a pipeline rank
+  std::vector<std::string> passes;  ///< names of the passes that were applied, in order
 
   int pp() const { return placement.pp(); }
   int num_stages() const { return placement.num_stages(); }
