@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/error.hpp"
 #include "runtime/tensor_bytes.hpp"
 #include "schedule/mpipe_options.hpp"
 
@@ -27,6 +28,21 @@ int GradientFold::count_of(int rank) const {
   return count;
 }
 
+/// A group's gradients by the rank that folds them: [ranks, part], zero behind the last.
+at::Tensor GradientFold::padded(std::size_t group, const at::Tensor& gradients) const {
+  at::Tensor all = at::zeros({ranks_.size() * part_size(group)}, gradients.options());
+  all.narrow(0, 0, gradients.numel()).copy_(gradients);
+  return all.view({ranks_.size(), part_size(group)});
+}
+
+void GradientFold::resume() {
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    PPCTL_CHECK(!sums_[group].defined(), "a sum of encoder gradients that was not finished");
+    sums_[group] = padded(group, groups_[group]->flat_grad())[ranks_.rank()].clone();
+    groups_[group]->zero_grad();
+  }
+}
+
 void GradientFold::keep(int microbatch) {
   std::vector<at::Tensor> gradients;
   for (ParameterGroup* group : groups_) {
@@ -45,9 +61,7 @@ at::Tensor GradientFold::receive_parts(std::size_t group, Deadline deadline) {
   at::Tensor sent = at::zeros({ranks_.size(), own, part}, options);
   std::int64_t row = 0;
   for (const auto& [microbatch, gradients] : kept_) {
-    at::Tensor padded = at::zeros({ranks_.size() * part}, options);
-    padded.narrow(0, 0, gradients[group].numel()).copy_(gradients[group]);
-    sent.select(1, row++).copy_(padded.view({ranks_.size(), part}));
+    sent.select(1, row++).copy_(padded(group, gradients[group]));
   }
   at::Tensor received = at::empty({num_microbatches_, part}, options);
   const std::size_t part_bytes = static_cast<std::size_t>(part) * received.element_size();

@@ -18,6 +18,9 @@ class GradientFold {
   /// `ranks`: those of the pipeline, by pipeline rank. The groups must outlive the object.
   GradientFold(Group& ranks, std::vector<ParameterGroup*> groups, int num_microbatches);
 
+  /// Begins the sum with what the groups' gradients hold, which is the same on all ranks, and clears them. REQUIRES:
+  /// nothing was folded since finish(); their memory is there.
+  void resume();
   /// Takes what a microbatch of this rank has left in the groups' gradients, and clears them. REQUIRES: their memory is
   /// there.
   void keep(int microbatch);
@@ -30,6 +33,7 @@ class GradientFold {
   std::int64_t part_size(std::size_t group) const;
   int owner(int microbatch) const;
   int count_of(int rank) const;
+  at::Tensor padded(std::size_t group, const at::Tensor& gradients) const;
   at::Tensor receive_parts(std::size_t group, Deadline deadline);
 
   Group& ranks_;

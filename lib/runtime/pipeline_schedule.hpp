@@ -54,6 +54,7 @@ class PipelineSchedule {
   /// What modules with exchanges of their own wrap them with; null without passes.overlap_b_f.
   CommComputeOverlap* overlap() { return pairs_ ? &pairs_->overlap() : nullptr; }
   const Schedule& schedule() const { return schedule_; }
+  const PipelineOptions& options() const { return options_; }  ///< with world_ranks filled in
 
  private:
   void prepare(std::vector<StagePtr> stages, Communicator& communicator);

@@ -41,6 +41,8 @@ void TransposedEncoder::begin_step(std::span<const Microbatch> microbatches) {
   slots_.resize(microbatches.size());
   queue_.clear();
   if (shard_ != nullptr) shard_->unshard(shard_stage_);
+  const bool training = !microbatches.empty() && microbatches[0].training;
+  if (training && options_.trains && options_.accumulates) fold_.resume();
 }
 
 void TransposedEncoder::run(const MetaStep& step, StepContext& /*context*/) {
@@ -78,10 +80,11 @@ void TransposedEncoder::load(const MetaStep& step) {
 void TransposedEncoder::forward(const MetaStep& step) {
   Slot& own = slot(step);
   if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/false);
-  const bool repeats = options_.recomputes && options_.trains && microbatch(step).training;
+  const bool has_backward = options_.trains && microbatch(step).training;
+  const bool repeats = options_.recomputes && has_backward;
   TensorList inputs = repeats ? own.data : std::exchange(own.data, {});
   own.features = module_->forward(microbatch(step), std::move(inputs), own.saved, nullptr);
-  if (repeats) own.saved = SavedActivations();
+  if (repeats || !has_backward) own.saved = SavedActivations();
 }
 
 void TransposedEncoder::backward(const MetaStep& step) {

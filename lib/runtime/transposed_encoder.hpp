@@ -16,6 +16,9 @@ struct TransposedEncoderOptions {
   StageId consumer{0};      ///< the stage that takes the features: they follow what the stage before it sends
   bool trains = true;       ///< the encoder has a backward
   bool recomputes = false;  ///< its forward runs again before the backward, instead of keeping what it saved
+  /// What is in the encoder's gradients when a step begins counts, and is the same on all ranks: the sum goes on from
+  /// it. Else a step replaces it.
+  bool accumulates = false;
   double timeout_s = 300;
   int tag_space = 2;  ///< apart from that of the executor
 };
