@@ -49,9 +49,11 @@ class PngFolder final : public ImageSource {
     if (shape.channels != 1 && shape.channels != 3) {
       throw_error("{}: PNG files give 1 or 3 channels; the model wants {}", path, shape.channels);
     }
-    for (const auto& entry : fs::directory_iterator(path)) {
-      if (entry.is_regular_file() && entry.path().extension() == ".png") files_.push_back(entry.path().string());
+    std::error_code failed;
+    for (fs::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed)) {
+      if (entry->path().extension() == ".png") files_.push_back(entry->path().string());
     }
+    if (failed) throw_error("{}: cannot be opened: {}", path, failed.message());
     if (files_.empty()) throw_error("{}: there are no .png files", path);
     std::ranges::sort(files_);
   }
