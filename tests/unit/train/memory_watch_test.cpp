@@ -144,6 +144,19 @@ TEST(MemoryWatch, IsReportedWithEveryStepAndAtTheEnd) {
   EXPECT_NE(log.messages.back().find("memory of rank "), std::string::npos);
 }
 
+TEST(MemoryWatch, DoesNotGrowWithTheMicrobatchesOf1F1B) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", some_text());
+  const auto peak = [&](int global_size) {
+    const RunLog log =
+        run_job(tiny_job(text, larger({"parallel.pp=4", "steps=1", fmt::format("batch.global_size={}", global_size)})));
+    return log.result.measured_memory[0].peak;
+  };
+  // All of a step's token ids and labels are there from its start, and nothing else is more.
+  const double tokens = (128 - 16) * 32 * 2 * sizeof(std::int64_t);
+  EXPECT_LE(peak(128), peak(16) + tokens);
+}
+
 TEST(MemoryWatch, IsNothingWhereItIsOff) {
   const TemporaryFolder folder;
   const RunLog log = run_job(tiny_job(folder.write("text", some_text()), {"log.memory=false"}));
