@@ -75,7 +75,8 @@ double predicted(const Case& one, Placing placing) {
   }
   const StageTimes encoder = one.encoder_times();
   costs.encoder_forward_ms = encoder.forward_ms;
-  costs.encoder_backward_ms = encoder.dx_ms + encoder.dw_ms;
+  costs.encoder_dx_ms = encoder.dx_ms;
+  costs.encoder_dw_ms = encoder.dw_ms;
   return simulate(schedule, costs).wall_ms;
 }
 

@@ -44,6 +44,11 @@ void WeightGradQueue::drain(int microbatch) {
   }
 }
 
+bool WeightGradQueue::has_work(int microbatch) const {
+  return std::ranges::any_of(
+      entries_, [microbatch](const Entry& entry) { return entry.microbatch == microbatch && !entry.work.empty(); });
+}
+
 void WeightGradQueue::clear() {
   entries_.clear();
   current_ = -1;

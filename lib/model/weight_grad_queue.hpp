@@ -22,6 +22,8 @@ class WeightGradQueue {
   bool defers() const { return defer_; }
   /// Runs and drops the entry of `microbatch`. Throws Bug that names it where there is none.
   void drain(int microbatch);
+  /// Whether work of `microbatch` waits to be drained: false also for an entry to which nothing was added.
+  bool has_work(int microbatch) const;
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   /// Drops everything (after a failed step).

@@ -371,17 +371,25 @@ void Executor::run_preprocess(MetaStep step) {
   const Nanoseconds start = monotonic_now();
   hooks_.preprocess->run(step, context);
   const Nanoseconds end = monotonic_now();
-  const bool loads = step.type() == MetaStepType::LOAD_DATA;
-  if (!loads && step.type() != MetaStepType::PREPROCESS_FORWARD && step.type() != MetaStepType::PREPROCESS_BACKWARD) {
-    return;
-  }
-  const bool forward = step.type() == MetaStepType::PREPROCESS_FORWARD;
   MicrobatchTimes& times = result_.times[static_cast<std::size_t>(step.microbatch().value)];
-  if (!loads) (forward ? times.forward : times.backward) += end - start;
-  note_compute(loads     ? EventKind::kLoadData
-               : forward ? EventKind::kEncoderForward
-                         : EventKind::kEncoderBackward,
-               step, start, end);
+  switch (step.type()) {
+    case MetaStepType::LOAD_DATA:
+      return note_compute(EventKind::kLoadData, step, start, end);
+    case MetaStepType::PREPROCESS_FORWARD:
+      times.forward += end - start;
+      return note_compute(EventKind::kEncoderForward, step, start, end);
+    case MetaStepType::PREPROCESS_BACKWARD:
+      times.backward += end - start;
+      return note_compute(EventKind::kEncoderBackward, step, start, end);
+    case MetaStepType::PREPROCESS_BACKWARD_INPUT:
+      times.backward += end - start;
+      return note_compute(EventKind::kEncoderBackwardInput, step, start, end);
+    case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
+      times.backward += end - start;
+      return note_compute(EventKind::kEncoderBackwardWeight, step, start, end);
+    default:
+      return;
+  }
 }
 
 void Executor::record(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end, PipelineRank peer) {

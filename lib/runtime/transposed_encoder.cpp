@@ -53,7 +53,10 @@ void TransposedEncoder::run(const MetaStep& step, StepContext& /*context*/) {
     case MetaStepType::PREPROCESS_FORWARD:
       return forward(step);
     case MetaStepType::PREPROCESS_BACKWARD:
+    case MetaStepType::PREPROCESS_BACKWARD_INPUT:
       return backward(step);
+    case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
+      return backward_weight(step);
     case MetaStepType::SEND_DATA:
       return edges_.send(transfer_of(step, kData), std::exchange(own.features, {}));
     case MetaStepType::SEND_FEATURES:
@@ -89,13 +92,24 @@ void TransposedEncoder::forward(const MetaStep& step) {
 
 void TransposedEncoder::backward(const MetaStep& step) {
   Slot& own = slot(step);
-  if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
+  const int j = step.microbatch().value;
+  const bool whole = step.type() == MetaStepType::PREPROCESS_BACKWARD;
+  if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/whole);
   if (options_.recomputes) module_->forward(microbatch(step), std::exchange(own.data, {}), own.saved, nullptr);
-  queue_.begin_microbatch(step.microbatch().value, /*defer=*/false);
+  queue_.begin_microbatch(j, /*defer=*/!whole);
   module_->backward(microbatch(step), std::exchange(own.grads, {}), own.saved, queue_);
   queue_.end_microbatch();
   own.saved = SavedActivations();
-  fold_.keep(step.microbatch().value);
+  // A module that queues nothing has made its gradients: they are taken before another microbatch adds to them.
+  if (!queue_.has_work(j)) fold_.keep(j);
+}
+
+void TransposedEncoder::backward_weight(const MetaStep& step) {
+  const int j = step.microbatch().value;
+  const bool is_made_here = queue_.has_work(j);
+  if (is_made_here && shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
+  queue_.drain(j);
+  if (is_made_here) fold_.keep(j);
 }
 
 TensorList TransposedEncoder::wait_for(PendingTensors& pending, std::string_view context, WaitSpan* wait) const {
@@ -108,7 +122,7 @@ TensorList TransposedEncoder::wait_for(PendingTensors& pending, std::string_view
 
 void TransposedEncoder::await(const MetaStep& step, std::string_view context, WaitSpan* wait) {
   Slot& own = slot(step);
-  if (step.type() != MetaStepType::PREPROCESS_BACKWARD || !own.incoming_grads.valid()) return;
+  if (!takes_feature_grads(step.type()) || !own.incoming_grads.valid()) return;
   own.grads = wait_for(own.incoming_grads, context, wait);
 }
 

@@ -26,8 +26,10 @@ struct TransposedEncoderOptions {
 /// MPipe's preprocess module of one rank: loads the rank's microbatches and runs the encoder on them, as the schedule's
 /// steps say; features go to the rank of the stage that takes them, their gradients come back. Gradients of the
 /// encoder's parameters are folded in the order of microbatches at the end of the step (GradientFold), so that every
-/// rank has the same and they have the bits of a rank that does it all. One thread, except that features may be taken
-/// while feature gradients are given.
+/// rank has the same and they have the bits of a rank that does it all. Where a backward is divided, gradients of its
+/// second half wait in the queue, by microbatch, so halves of different microbatches come in any order; a module that
+/// queues nothing makes all of them in the first half, and the second one is empty. One thread, except that features
+/// may be taken while feature gradients are given.
 class TransposedEncoder final : public PreprocessHooks {
  public:
   /// What is loaded for a microbatch: the encoder's inputs, or where there is no encoder what the stage gets.
@@ -69,6 +71,7 @@ class TransposedEncoder final : public PreprocessHooks {
   void load(const MetaStep& step);
   void forward(const MetaStep& step);
   void backward(const MetaStep& step);
+  void backward_weight(const MetaStep& step);
   TensorList wait_for(PendingTensors& pending, std::string_view context, WaitSpan* wait) const;
   Deadline deadline() const { return Deadline::after_seconds(options_.timeout_s); }
 

@@ -26,6 +26,8 @@ constexpr std::array<std::string_view, kNumMetaStepTypes> kNames = {
     "LOAD_DATA",
     "PREPROCESS_FORWARD",
     "PREPROCESS_BACKWARD",
+    "PREPROCESS_BACKWARD_INPUT",
+    "PREPROCESS_BACKWARD_WEIGHT",
     "SEND_DATA",
     "RECV_DATA",
     "SEND_FEATURES",

@@ -34,7 +34,9 @@ enum class MetaStepType : std::uint8_t {
   // MPipe; `stage` is the stage that consumes the features
   LOAD_DATA,
   PREPROCESS_FORWARD,
-  PREPROCESS_BACKWARD,
+  PREPROCESS_BACKWARD,         ///< the encoder's dx and dw; where it recomputes, its forward again before
+  PREPROCESS_BACKWARD_INPUT,   ///< the same with weight gradients queued
+  PREPROCESS_BACKWARD_WEIGHT,  ///< drains the queue: the microbatch's gradients of the encoder are complete
   SEND_DATA,
   RECV_DATA,
   SEND_FEATURES,
@@ -42,7 +44,7 @@ enum class MetaStepType : std::uint8_t {
   SEND_FEATURE_GRADS,
   RECV_FEATURE_GRADS,
 };
-inline constexpr int kNumMetaStepTypes = 26;
+inline constexpr int kNumMetaStepTypes = 28;
 
 /// "FORWARD", "SEND_FORWARD", ...
 std::string_view to_string(MetaStepType type);
@@ -54,6 +56,11 @@ constexpr bool is_composite(MetaStepType type) {
 /// A send or receive between stages (not a batch of them).
 constexpr bool is_p2p(MetaStepType type) {
   return type >= MetaStepType::SEND_FORWARD && type <= MetaStepType::RECV_BACKWARD;
+}
+
+/// An encoder's backward that takes the gradient of its features: the whole one, or its first half.
+constexpr bool takes_feature_grads(MetaStepType type) {
+  return type == MetaStepType::PREPROCESS_BACKWARD || type == MetaStepType::PREPROCESS_BACKWARD_INPUT;
 }
 
 /// One step of one rank: a plain value of 8 bytes, since a large plan has 100 million of them.

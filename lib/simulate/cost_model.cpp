@@ -129,7 +129,8 @@ void check_costs(const CostModel& costs, const Placement& placement) {
   check_cost(costs.offload_gbps, "the offload bandwidth");
   check_cost(costs.load_data_ms, "the time of loading data");
   check_cost(costs.encoder_forward_ms, "the encoder's forward time");
-  check_cost(costs.encoder_backward_ms, "the encoder's backward time");
+  check_cost(costs.encoder_dx_ms, "the encoder's dx time");
+  check_cost(costs.encoder_dw_ms, "the encoder's dw time");
 }
 
 }  // namespace ppctl

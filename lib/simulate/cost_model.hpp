@@ -49,10 +49,11 @@ struct CostModel {
   std::vector<LinkOverride> link_overrides;
   double overlap_factor =
       1.0;  ///< an OVERLAP_B_F costs this share of its B and F one after the other (less hidden exchange)
-  double offload_gbps = 0;         ///< 10^9 bits a second to and from host memory, each way; 0: unlimited
-  double load_data_ms = 0;         ///< LOAD_DATA of one microbatch
-  double encoder_forward_ms = 0;   ///< PREPROCESS_FORWARD of one microbatch
-  double encoder_backward_ms = 0;  ///< PREPROCESS_BACKWARD of one microbatch
+  double offload_gbps = 0;        ///< 10^9 bits a second to and from host memory, each way; 0: unlimited
+  double load_data_ms = 0;        ///< LOAD_DATA of one microbatch
+  double encoder_forward_ms = 0;  ///< PREPROCESS_FORWARD of one microbatch
+  double encoder_dx_ms = 0;       ///< PREPROCESS_BACKWARD_INPUT of one microbatch, a forward that it repeats included
+  double encoder_dw_ms = 0;       ///< PREPROCESS_BACKWARD_WEIGHT; PREPROCESS_BACKWARD takes the sum of both
   bool rendezvous =
       false;  ///< true: a transfer starts when it is sent and its receive is posted; false: when it is sent
 };

@@ -186,6 +186,8 @@ bool SimulationEngine::run_other(int rank, MetaStep step) {
     case MetaStepType::LOAD_DATA:
     case MetaStepType::PREPROCESS_FORWARD:
     case MetaStepType::PREPROCESS_BACKWARD:
+    case MetaStepType::PREPROCESS_BACKWARD_INPUT:
+    case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
       return run_preprocess(rank, step);
     default:
       post_mail(rank, step);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulate/routes.hpp"
@@ -86,6 +87,8 @@ class SimulationEngine {
   void run_collective(int rank, MetaStep step);
   void run_offload(int rank, MetaStep step);
   bool run_preprocess(int rank, MetaStep step);
+  /// What a step of loading or encoding is, and its milliseconds.
+  std::pair<EventKind, double> preprocess_work(MetaStepType type) const;
   void post_mail(int rank, MetaStep step);
   /// Index of a stage's parameters: a bidirectional placement keeps each twice.
   std::size_t parameter_slot(int rank, int stage) const;

@@ -65,6 +65,21 @@ void SimulationEngine::run_offload(int rank, MetaStep step) {
   if (step.type() == MetaStepType::WAIT_OFFLOAD) remove_chunk(rank, bytes);
 }
 
+std::pair<EventKind, double> SimulationEngine::preprocess_work(MetaStepType type) const {
+  switch (type) {
+    case MetaStepType::PREPROCESS_FORWARD:
+      return {EventKind::kEncoderForward, costs_.encoder_forward_ms};
+    case MetaStepType::PREPROCESS_BACKWARD:
+      return {EventKind::kEncoderBackward, costs_.encoder_dx_ms + costs_.encoder_dw_ms};
+    case MetaStepType::PREPROCESS_BACKWARD_INPUT:
+      return {EventKind::kEncoderBackwardInput, costs_.encoder_dx_ms};
+    case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
+      return {EventKind::kEncoderBackwardWeight, costs_.encoder_dw_ms};
+    default:
+      return {EventKind::kLoadData, costs_.load_data_ms};
+  }
+}
+
 bool SimulationEngine::run_preprocess(int rank, MetaStep step) {
   const int microbatch = step.microbatch().value;
   if (microbatch < 0 || microbatch >= num_microbatches_) {
@@ -73,17 +88,9 @@ bool SimulationEngine::run_preprocess(int rank, MetaStep step) {
   }
   RankState& me = state(rank);
   double start = me.now;
-  double duration = costs_.load_data_ms;
-  EventKind kind = EventKind::kLoadData;
-  if (step.type() == MetaStepType::PREPROCESS_FORWARD) {
-    if (!mail_ready(rank, kData, microbatch, &start)) return false;
-    duration = costs_.encoder_forward_ms;
-    kind = EventKind::kEncoderForward;
-  } else if (step.type() == MetaStepType::PREPROCESS_BACKWARD) {
-    if (!mail_ready(rank, kFeatureGrads, microbatch, &start)) return false;
-    duration = costs_.encoder_backward_ms;
-    kind = EventKind::kEncoderBackward;
-  }
+  if (step.type() == MetaStepType::PREPROCESS_FORWARD && !mail_ready(rank, kData, microbatch, &start)) return false;
+  if (takes_feature_grads(step.type()) && !mail_ready(rank, kFeatureGrads, microbatch, &start)) return false;
+  const auto [kind, duration] = preprocess_work(step.type());
   begin_work(rank, start);
   me.busy += duration;
   me.now = start + duration;

@@ -34,7 +34,8 @@ CostModel model_costs(const MemoryModel& model, const ModelWork& work) {
     const PartWork encoder = work.of(transposed_range(model.spec));
     const double repeated = model.encoder_recomputes ? encoder.forward : 0.0;
     costs.encoder_forward_ms = encoder.forward * scale;
-    costs.encoder_backward_ms = (repeated + encoder.dx + encoder.dw) * scale;
+    costs.encoder_dx_ms = (repeated + encoder.dx) * scale;
+    costs.encoder_dw_ms = encoder.dw * scale;
   }
   return costs;
 }

@@ -119,6 +119,8 @@ class RankWalk {
       case MetaStepType::LOAD_DATA:
       case MetaStepType::PREPROCESS_FORWARD:
       case MetaStepType::PREPROCESS_BACKWARD:
+      case MetaStepType::PREPROCESS_BACKWARD_INPUT:
+      case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
       case MetaStepType::SEND_DATA:
       case MetaStepType::SEND_FEATURES:
       case MetaStepType::SEND_FEATURE_GRADS:
@@ -133,7 +135,8 @@ class RankWalk {
   }
 
   /// Of MPipe's steps: pixels live until they are encoded (or sent), what the encoder saves until its backward, and
-  /// each microbatch's gradient of the encoder until the end of the step.
+  /// each microbatch's gradient of the encoder until the end of the step. Between the halves of a
+  /// backward it is what the queue keeps.
   void preprocess(MetaStep step, MetaStep shown) {
     const bool repeats = model_.encoder_recomputes;
     switch (step.type()) {
@@ -151,6 +154,21 @@ class RankWalk {
         const std::int64_t saved = encoder_.forward.change - encoder_.output_bytes;
         note(repeats ? std::max(encoder_.forward.peak, saved + encoder_.backward.peak) : encoder_.backward.peak, shown);
         activations_ += repeats ? -pixel_bytes(model_.spec, model_.shape) : -saved;
+        activations_ += held.trained_gradients();
+        return note(0, shown);
+      }
+      case MetaStepType::PREPROCESS_BACKWARD_INPUT: {
+        const std::int64_t saved = encoder_.forward.change - encoder_.output_bytes;
+        const std::int64_t peak = encoder_.backward_input.peak;
+        note(repeats ? std::max(encoder_.forward.peak, saved + peak) : peak, shown);
+        activations_ += encoder_.backward_input.change;
+        if (repeats) activations_ += saved - pixel_bytes(model_.spec, model_.shape);
+        return;
+      }
+      case MetaStepType::PREPROCESS_BACKWARD_WEIGHT: {
+        HeldState& held = held_.at(schedule_.num_stages());
+        held.before_weight_grads();
+        apply(encoder_.backward_weight, shown);
         activations_ += held.trained_gradients();
         return note(0, shown);
       }

@@ -24,6 +24,8 @@ constexpr std::array<EventStyle, kNumEventKinds> kStyles = {{
     {"load data", "D", "#a5a58d", 144},
     {"encoder forward", "E", "#4fb0d8", 74},
     {"encoder backward", "G", "#d98555", 173},
+    {"encoder backward, input", "J", "#dba94a", 179},
+    {"encoder backward, weight", "V", "#6fa383", 72},
     {"optimizer", "opt", "#7a7fa8", 103},
     {"other", "", "#d0d0d0", 252},
 }};

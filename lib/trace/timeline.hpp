@@ -24,6 +24,8 @@ enum class EventKind : std::uint8_t {
   kLoadData,
   kEncoderForward,
   kEncoderBackward,
+  kEncoderBackwardInput,
+  kEncoderBackwardWeight,
   kOptimizer,
   kOther,
 };

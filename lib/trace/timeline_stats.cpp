@@ -13,6 +13,8 @@ bool is_work(EventKind kind) {
     case EventKind::kOverlapped:
     case EventKind::kEncoderForward:
     case EventKind::kEncoderBackward:
+    case EventKind::kEncoderBackwardInput:
+    case EventKind::kEncoderBackwardWeight:
       return true;
     default:
       return false;

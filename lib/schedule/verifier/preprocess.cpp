@@ -50,8 +50,9 @@ struct Passage {
   std::array<Message, kNumMessageKinds> messages;
   int loaded = -1;  ///< rank
   int encoded = -1;
-  int encoded_back = -1;
-  int graded = -1;  ///< the rank whose backward made the feature gradient
+  int encoded_back = -1;  ///< the whole backward or its first half
+  int weighted = -1;      ///< the whole backward or its second half
+  int graded = -1;        ///< the rank whose backward made the feature gradient
 };
 
 class PreprocessChecker {
@@ -100,11 +101,23 @@ class PreprocessChecker {
       if (own.loaded != rank_) fault("its data is loaded later or never on this rank");
       once(own.encoded, "it is encoded a second time");
     } else {
+      check_backward(part.type(), own);
+    }
+  }
+
+  /// The whole one, or one of its halves.
+  void check_backward(MetaStepType type, Passage& own) {
+    if (takes_feature_grads(type)) {
       if (own.encoded != rank_) fault("it is encoded later or never on this rank");
       if (own.graded != rank_ && own.messages[kGrads].receiver != rank_) {
         fault("the gradient of its features is made or received later or never");
       }
       once(own.encoded_back, "its backward is computed a second time");
+    } else if (own.encoded_back != rank_) {
+      fault("its PREPROCESS_BACKWARD_INPUT comes later or never on this rank");
+    }
+    if (type != MetaStepType::PREPROCESS_BACKWARD_INPUT) {
+      once(own.weighted, "its weight gradients are computed a second time");
     }
   }
 
@@ -147,6 +160,7 @@ class PreprocessChecker {
       if (one.loaded < 0) missing(MetaStepType::LOAD_DATA);
       if (encodes_ && one.encoded < 0) missing(MetaStepType::PREPROCESS_FORWARD);
       if (trains && one.encoded_back < 0) missing(MetaStepType::PREPROCESS_BACKWARD);
+      if (one.encoded_back >= 0 && one.weighted < 0) missing(MetaStepType::PREPROCESS_BACKWARD_WEIGHT);
       for (const Passage::Message& message : one.messages) {
         if (message.to == message.receiver) continue;
         faults_.add_missing(std::max(message.from, message.receiver), MetaStep(),
@@ -193,7 +207,7 @@ class PreprocessChecker {
     if (makes_input_gradient(part.type())) {
       return stage + 1 == links_.num_stages() || backward_[links_.key(stage + 1, microbatch)];
     }
-    return part.type() != MetaStepType::PREPROCESS_BACKWARD || has_arrived(passage(part).messages[kGrads]);
+    return !takes_feature_grads(part.type()) || has_arrived(passage(part).messages[kGrads]);
   }
 
   static bool has_arrived(const Passage::Message& message) { return message.from < 0 || message.sent; }

@@ -46,7 +46,8 @@ Schedule every_kind() {
       step(SEND_FEATURES, 0, 1, 0), step(RECV_FORWARD, 1, 0, 0), step(FORWARD, 1, 0),   step(RECV_FORWARD, 1, 1, 0)};
   last.push_composite(OVERLAP_B_F, std::vector{step(BACKWARD, 1, 0), step(FORWARD, 1, 1)});
   for (const MetaStep next : {step(SEND_BACKWARD, 1, 0, 0), step(BACKWARD, 1, 1), step(SEND_BACKWARD, 1, 1, 0),
-                              step(RECV_FEATURE_GRADS, 0, 1, 0), step(PREPROCESS_BACKWARD, 0, 1)}) {
+                              step(RECV_FEATURE_GRADS, 0, 1, 0), step(PREPROCESS_BACKWARD, 0, 1),
+                              step(PREPROCESS_BACKWARD_INPUT, 0, 1), step(PREPROCESS_BACKWARD_WEIGHT, 0, 1)}) {
     last.steps.push_back(next);
   }
   return schedule;
@@ -63,7 +64,8 @@ TEST(Text, SpellsEveryKind) {
             "(0SEND_F1;0RECV_B0)BATCH_SEND_RECV,0LAUNCH_LOAD0,0WAIT_LOAD0,0I0,0W0,0RECV_B1,0B1,0SEND_FEATURE_GRADS1,"
             "0REDUCE_GRAD,0RESHARD\n"
             "0LOAD_DATA0,0SEND_DATA0,0LOAD_DATA1,0PREPROCESS_FORWARD1,0SEND_FEATURES1,1RECV_F0,1F0,1RECV_F1,"
-            "(1B0;1F1)OVERLAP_B_F,1SEND_B0,1B1,1SEND_B1,0RECV_FEATURE_GRADS1,0PREPROCESS_BACKWARD1\n");
+            "(1B0;1F1)OVERLAP_B_F,1SEND_B0,1B1,1SEND_B1,0RECV_FEATURE_GRADS1,0PREPROCESS_BACKWARD1,"
+            "0PREPROCESS_BACKWARD_INPUT1,0PREPROCESS_BACKWARD_WEIGHT1\n");
 }
 
 TEST(Text, ReadsEveryKindBackWithItsPeer) {
