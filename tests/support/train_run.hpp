@@ -40,8 +40,9 @@ class RunLogObserver final : public TrainObserver {
   RunLog& log_;
 };
 
-/// Trains a job with its ranks as threads of this process. Throws what the first rank that failed threw.
-inline RunLog run_job(const JobConfig& job, const TrainOptions& common = {}) {
+/// Trains a job with its ranks as threads of this process, on a lowered schedule of the caller's. Throws what the first
+/// rank that failed threw.
+inline RunLog run_job_on(const JobConfig& job, const Schedule& schedule, const TrainOptions& common = {}) {
   RunLog log;
   run_inproc(job.world_size(), [&](Communicator& communicator) {
     TrainOptions options = common;
@@ -50,11 +51,15 @@ inline RunLog run_job(const JobConfig& job, const TrainOptions& common = {}) {
       observers.push_back(std::make_unique<RunLogObserver>(log));
       return observers;
     };
-    Trainer trainer(job, schedule_of_job(job), communicator, options);
+    Trainer trainer(job, schedule, communicator, options);
     const TrainResult result = trainer.run();
     if (communicator.transport().rank() == 0) log.result = result;
   });
   return log;
+}
+
+inline RunLog run_job(const JobConfig& job, const TrainOptions& common = {}) {
+  return run_job_on(job, schedule_of_job(job), common);
 }
 
 }  // namespace ppctl::test

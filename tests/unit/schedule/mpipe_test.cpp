@@ -6,6 +6,8 @@
 #include "schedule/generator.hpp"
 #include "schedule/pass.hpp"
 #include "schedule/verify.hpp"
+#include "support/divided_encoder.hpp"
+#include "unit/schedule/schedule_cases.hpp"
 
 namespace ppctl {
 namespace {
@@ -98,6 +100,56 @@ TEST(Mpipe, FaultsNameAFeatureThatIsNotThereAndADuplicate) {
   Schedule twice = lowered("1f1b", 2, 4, mpipe_with(false));
   twice.ranks[0].steps.insert(twice.ranks[0].steps.begin(), twice.ranks[0].steps.front());
   EXPECT_FALSE(verify_schedule(twice).ok());
+}
+
+std::string first_fault(const Schedule& schedule) {
+  const VerifyResult result = verify_schedule(schedule);
+  return result.ok() ? "proved" : result.faults.front().text();
+}
+
+/// One rank, one stage, one microbatch, with these steps in place of the encoder's backward.
+std::string fault_of(const std::string& backward) {
+  return first_fault(read_csv("0LOAD_DATA0,0PREPROCESS_FORWARD0,0F0,0B0," + backward, "s.csv"));
+}
+
+TEST(Mpipe, IsProvedWithTheEncodersBackwardInHalvesInAnyOrderOfMicrobatches) {
+  for (const char* body : {"gpipe", "1f1b", "interleaved_1f1b", "zb_v"}) {
+    for (const bool just_in_time : {false, true}) {
+      const Schedule divided = test::with_divided_encoder(lowered(body, 4, 8, mpipe_with(just_in_time)));
+      EXPECT_EQ(count(divided, MetaStepType::PREPROCESS_BACKWARD_INPUT), 8);
+      EXPECT_EQ(count(divided, MetaStepType::PREPROCESS_BACKWARD_WEIGHT), 8);
+      EXPECT_EQ(first_fault(divided), "proved") << body;
+      EXPECT_EQ(csv_of(read_csv(csv_of(divided), "s.csv")), csv_of(divided));
+    }
+  }
+  EXPECT_EQ(fault_of("0PREPROCESS_BACKWARD0"), "proved");
+}
+
+TEST(Mpipe, FaultsNameTheHalfOfABackwardThatIsMissingTwiceOrInTheWrongPlace) {
+  const auto names = [](const std::string& backward, const std::string& reason) {
+    EXPECT_NE(fault_of(backward).find(reason), std::string::npos) << backward << ": " << fault_of(backward);
+  };
+  names("0PREPROCESS_BACKWARD_INPUT0", "0PREPROCESS_BACKWARD_WEIGHT0 is missing");
+  names("0PREPROCESS_BACKWARD_WEIGHT0", "its PREPROCESS_BACKWARD_INPUT comes later or never on this rank");
+  names("0PREPROCESS_BACKWARD_WEIGHT0,0PREPROCESS_BACKWARD_INPUT0",
+        "its PREPROCESS_BACKWARD_INPUT comes later or never on this rank");
+  names("0PREPROCESS_BACKWARD_INPUT0,0PREPROCESS_BACKWARD0", "its backward is computed a second time");
+  names("0PREPROCESS_BACKWARD0,0PREPROCESS_BACKWARD_WEIGHT0", "its weight gradients are computed a second time");
+  names("0PREPROCESS_BACKWARD_INPUT0,0PREPROCESS_BACKWARD_WEIGHT0,0PREPROCESS_BACKWARD_WEIGHT0",
+        "its weight gradients are computed a second time");
+  EXPECT_NE(first_fault(read_csv("0LOAD_DATA0,0PREPROCESS_FORWARD0,0F0,0PREPROCESS_BACKWARD_INPUT0,0B0,"
+                                 "0PREPROCESS_BACKWARD_WEIGHT0",
+                                 "s.csv"))
+                .find("the gradient of its features is made or received later or never"),
+            std::string::npos);
+}
+
+TEST(Mpipe, RefusesAWeightHalfOnAnotherRankThanItsInputHalf) {
+  Schedule schedule = test::with_divided_encoder(lowered("1f1b", 2, 4, mpipe_with(false)));
+  schedule.ranks[0].steps.push_back(schedule.ranks[1].steps.back());
+  schedule.ranks[1].steps.pop_back();
+  EXPECT_NE(first_fault(schedule).find("its PREPROCESS_BACKWARD_INPUT comes later or never on this rank"),
+            std::string::npos);
 }
 
 }  // namespace

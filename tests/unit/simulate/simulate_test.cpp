@@ -5,6 +5,8 @@
 #include "base/error.hpp"
 #include "schedule/generator.hpp"
 #include "schedule/pass.hpp"
+#include "schedule/text.hpp"
+#include "trace/event_names.hpp"
 
 namespace ppctl {
 namespace {
@@ -172,6 +174,32 @@ TEST(Simulate, SendsFeaturesFromTheRankThatEncodedThem) {
   const Simulation simulation = simulate(schedule, costs);
   EXPECT_DOUBLE_EQ(simulation.ranks[0].first_ms, 5.5);
   EXPECT_DOUBLE_EQ(simulation.wall_ms, 5.5 + 1 + 0.5 + 3 + 0.5 + 2);
+}
+
+TEST(Simulate, TakesAnEncodersBackwardWholeOrInHalvesWithTheirOwnTimes) {
+  CostModel costs = uniform_costs(1, {});  // F 1, B 2
+  costs.encoder_forward_ms = 4;
+  costs.encoder_dx_ms = 5;
+  costs.encoder_dw_ms = 7;
+  const Schedule whole = read_csv("0LOAD_DATA0,0PREPROCESS_FORWARD0,0F0,0B0,0PREPROCESS_BACKWARD0", "s.csv");
+  EXPECT_DOUBLE_EQ(simulate(whole, costs).wall_ms, 4 + 1 + 2 + 12);
+  const Schedule halves = read_csv(
+      "0LOAD_DATA0,0PREPROCESS_FORWARD0,0F0,0B0,0PREPROCESS_BACKWARD_INPUT0,0PREPROCESS_BACKWARD_WEIGHT0", "s.csv");
+  SimulateOptions options;
+  options.timeline = true;
+  options.communication = false;
+  const Simulation simulation = simulate(halves, costs, options);
+  EXPECT_DOUBLE_EQ(simulation.wall_ms, 4 + 1 + 2 + 12);
+  const std::vector<TimelineEvent>& events = simulation.timeline.ranks[0];
+  ASSERT_GE(events.size(), 2U);
+  const TimelineEvent& weight = events.back();
+  const TimelineEvent& input = events[events.size() - 2];
+  EXPECT_EQ(input.kind, EventKind::kEncoderBackwardInput);
+  EXPECT_DOUBLE_EQ(input.end_ms - input.start_ms, 5);
+  EXPECT_EQ(event_label(input, /*with_stage=*/true), "0J0");
+  EXPECT_EQ(weight.kind, EventKind::kEncoderBackwardWeight);
+  EXPECT_DOUBLE_EQ(weight.end_ms - weight.start_ms, 7);
+  EXPECT_EQ(event_label(weight, /*with_stage=*/true), "0V0");
 }
 
 TEST(Simulate, ReportsADeadlockInsteadOfHanging) {
