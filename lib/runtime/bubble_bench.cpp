@@ -10,6 +10,7 @@
 #include "runtime/bench_report.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/transposed_encoder.hpp"
+#include "schedule/links.hpp"
 #include "trace/timeline_stats.hpp"
 
 namespace ppctl {
@@ -17,34 +18,37 @@ namespace {
 
 constexpr double kMillisecond = 1e6;
 
+double given_ms(const BubbleCase& bench, MetaStep step) {
+  const StageTimes encoder = bench.encoder.value_or(StageTimes());
+  const auto stage = [&]() -> const StageTimes& { return bench.stages[static_cast<std::size_t>(step.stage().value)]; };
+  switch (step.type()) {
+    case MetaStepType::FORWARD:
+      return stage().forward_ms;
+    case MetaStepType::BACKWARD:
+      return stage().dx_ms + stage().dw_ms;
+    case MetaStepType::BACKWARD_INPUT:
+      return stage().dx_ms;
+    case MetaStepType::BACKWARD_WEIGHT:
+      return stage().dw_ms;
+    case MetaStepType::PREPROCESS_FORWARD:
+      return encoder.forward_ms;
+    case MetaStepType::PREPROCESS_BACKWARD:
+      return encoder.dx_ms + encoder.dw_ms;
+    case MetaStepType::PREPROCESS_BACKWARD_INPUT:
+      return encoder.dx_ms;
+    case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
+      return encoder.dw_ms;
+    default:
+      return 0;
+  }
+}
+
 double busiest_rank_ms(const BubbleCase& bench) {
   double busiest = 0;
   for (const RankSteps& rank : bench.schedule.ranks) {
     double work = 0;
-    const auto add = [&](MetaStep step) {
-      if (!is_compute(step.type())) return;
-      const StageTimes& times = bench.stages[static_cast<std::size_t>(step.stage().value)];
-      switch (step.type()) {
-        case MetaStepType::FORWARD:
-          work += times.forward_ms;
-          break;
-        case MetaStepType::BACKWARD:
-          work += times.dx_ms + times.dw_ms;
-          break;
-        case MetaStepType::BACKWARD_INPUT:
-          work += times.dx_ms;
-          break;
-        default:
-          work += times.dw_ms;
-          break;
-      }
-    };
     for (const MetaStep step : rank.steps) {
-      if (is_composite(step.type())) {
-        for (const MetaStep part : rank.sub_steps_of(step)) add(part);
-      } else {
-        add(step);
-      }
+      for_each_part(rank, step, [&](MetaStep part) { work += given_ms(bench, part); });
     }
     busiest = std::max(busiest, work);
   }

@@ -45,7 +45,7 @@ struct BubbleMeasurement {
   double wall_ms = 0;   ///< from the start of the schedule, the same moment on all ranks, to the end of the last rank
   double span_ms = 0;   ///< the longest of the ranks' spans (own first to own last compute step), in the step in which
                         ///< that is least: an undisturbed wall time does not make an undisturbed span
-  double ideal_ms = 0;  ///< the given times of the busiest rank's compute steps
+  double ideal_ms = 0;  ///< the given times of the busiest rank's compute steps, the encoder's included
   std::vector<MeasuredRank> ranks;
   Timeline timeline;  ///< of the measured step, time 0 at its start
 

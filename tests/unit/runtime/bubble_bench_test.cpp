@@ -4,6 +4,7 @@
 
 #include "comm/inproc.hpp"
 #include "schedule/generator.hpp"
+#include "support/divided_encoder.hpp"
 
 namespace ppctl {
 namespace {
@@ -54,6 +55,29 @@ TEST(BubbleBench, AccountsForAllOfARanksTime) {
     EXPECT_NEAR(sum, measured.wall_ms, 1e-6);
     EXPECT_GE(rank.overhead_ms, 0);
   }
+}
+
+TEST(BubbleBench, TimesTheHalvesOfAnEncodersBackwardApart) {
+  ScheduleSpec spec{.name = "1f1b", .pp = 2, .num_microbatches = 4};
+  PassOptions passes;
+  passes.mpipe.enabled = true;
+  Schedule schedule = generate_schedule(spec);
+  lower_schedule(schedule, passes);
+  BubbleCase bench;
+  bench.schedule = test::with_divided_encoder(std::move(schedule));
+  bench.stages.assign(2, {2, 2, 2});
+  bench.encoder = StageTimes{1, 3, 2};
+  const BubbleMeasurement measured = measure_bubble_inproc(bench);
+  EXPECT_EQ(measured.ideal_ms, 4 * 6 + 2 * 6);
+  EXPECT_GE(measured.wall_ms, measured.ideal_ms);
+  int halves = 0;
+  for (const TimelineEvent& event : measured.timeline.ranks[1]) {
+    const bool input = event.kind == EventKind::kEncoderBackwardInput;
+    if (!input && event.kind != EventKind::kEncoderBackwardWeight) continue;
+    EXPECT_GE(event.end_ms - event.start_ms, input ? 3 : 2);
+    ++halves;
+  }
+  EXPECT_EQ(halves, 4);
 }
 
 TEST(BubbleBench, LeavesRanksBeyondThePipelineAlone) {
