@@ -40,34 +40,7 @@ void drop_fsdp_steps(Schedule& schedule) {
   }
 }
 
-}  // namespace
-
-ScheduleSpec schedule_spec(const JobConfig& job) {
-  ScheduleSpec spec;
-  spec.name = job.pipeline.schedule;
-  spec.pp = job.parallel.pp;
-  spec.chunks = job.pipeline.chunks;
-  spec.num_microbatches = job.num_microbatches();
-  spec.group = job.pipeline.group;
-  spec.less_memory = job.pipeline.less_memory;
-  spec.memory_limit = job.pipeline.memory_limit;
-  return spec;
-}
-
-PassOptions pass_options(const JobConfig& job) {
-  PassOptions options;
-  options.split_backward = job.pipeline.split_backward;
-  options.overlap_b_f = job.pipeline.overlap_b_f;
-  options.overlap_p2p = job.pipeline.overlap_p2p;
-  options.duplex = job.pipeline.duplex.value_or(job.pipeline.overlap_b_f);
-  options.fsdp = job.parallel.dp_shard > 1;
-  options.reshard_after_forward = job.fsdp.reshard_after_forward;
-  options.reduce_every_microbatch = job.fsdp.reduce == "microbatch";
-  options.swap = !job.swap.layers.empty();
-  options.swap_distance = job.swap.distance;
-  return options;
-}
-
+/// How the job transposes its encoder; off without mpipe.
 MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement) {
   MpipeOptions options;
   options.enabled = job.mpipe.enabled;
@@ -84,6 +57,35 @@ MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement) {
   return options;
 }
 
+}  // namespace
+
+ScheduleSpec schedule_spec(const JobConfig& job) {
+  ScheduleSpec spec;
+  spec.name = job.pipeline.schedule;
+  spec.pp = job.parallel.pp;
+  spec.chunks = job.pipeline.chunks;
+  spec.num_microbatches = job.num_microbatches();
+  spec.group = job.pipeline.group;
+  spec.less_memory = job.pipeline.less_memory;
+  spec.memory_limit = job.pipeline.memory_limit;
+  return spec;
+}
+
+PassOptions pass_options(const JobConfig& job, const Placement& placement) {
+  PassOptions options;
+  options.split_backward = job.pipeline.split_backward;
+  options.overlap_b_f = job.pipeline.overlap_b_f;
+  options.overlap_p2p = job.pipeline.overlap_p2p;
+  options.duplex = job.pipeline.duplex.value_or(job.pipeline.overlap_b_f);
+  options.fsdp = job.parallel.dp_shard > 1;
+  options.reshard_after_forward = job.fsdp.reshard_after_forward;
+  options.reduce_every_microbatch = job.fsdp.reduce == "microbatch";
+  options.swap = !job.swap.layers.empty();
+  options.swap_distance = job.swap.distance;
+  options.mpipe = mpipe_options(job, placement);
+  return options;
+}
+
 Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& stage_costs) {
   Schedule schedule;
   if (job.pipeline.schedule == "file") {
@@ -96,9 +98,7 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
     schedule = generate_schedule(spec);
   }
   if (is_compute_only(schedule)) {
-    PassOptions options = pass_options(job);
-    options.mpipe = mpipe_options(job, schedule.placement);
-    lower_schedule(schedule, options);
+    lower_schedule(schedule, pass_options(job, schedule.placement));
   } else if (job.mpipe.enabled) {
     throw_error("{}: is lowered already; mpipe needs a schedule of compute steps", job.pipeline.schedule_file);
   }
@@ -113,6 +113,22 @@ std::vector<ChunkCosts> stage_costs_of_job(const JobConfig& job) {
   const ModelSpec spec = model_of_job(job);
   const MemoryModel model = memory_model(job, spec, layers_per_stage(job, spec, placement_of_job(job)));
   return chunk_costs(model_costs(model, model_work(job, spec, model.activations)));
+}
+
+void set_job_links(const JobConfig& job, CostModel& costs) {
+  costs.link = {job.link.latency_us * 1e-3, job.link.bandwidth_gbps};
+  costs.rendezvous = job.link.rendezvous;
+  const std::vector<int> ranks = mesh_of_job(job).ranks_along(MeshAxis::kPipeline, 0);
+  const auto pipeline_rank = [&](int world_rank) {
+    return PipelineRank(static_cast<int>(std::ranges::find(ranks, world_rank) - ranks.begin()));
+  };
+  const int pp = static_cast<int>(ranks.size());
+  for (const LinkPairConfig& pair : job.link.pairs) {
+    const PipelineRank from = pipeline_rank(pair.from);
+    const PipelineRank to = pipeline_rank(pair.to);
+    if (from.value == pp || to.value == pp) continue;
+    costs.link_overrides.push_back({from, to, {pair.latency_us * 1e-3, pair.bandwidth_gbps}});
+  }
 }
 
 Placement placement_of_job(const JobConfig& job) {

@@ -15,6 +15,7 @@
 #include "arch/job_model.hpp"
 #include "base/error.hpp"
 #include "job_schedule.hpp"
+#include "mpipe_choice.hpp"
 #include "plan_model.hpp"
 #include "plan_search.hpp"
 #include "schedule/text.hpp"
@@ -158,6 +159,13 @@ std::string advice(const PlanOptions& options, const JobConfig& job, const PlanM
   }
 }
 
+/// The job, with its way to run the encoder chosen where it leaves that open, and shown.
+JobConfig chosen_job(const PlanOptions& options, const JobConfig& asked) {
+  const MpipeChoice choice = choose_mpipe(asked);
+  if (choice.was_asked() && options.format == "text") print(mpipe_choice_table(choice));
+  return choice.job;
+}
+
 void print_schedule(const PlanOptions& options, const JobConfig& job) {
   const PlanModel model(options, job);
   CostModel costs;
@@ -179,9 +187,9 @@ void print_schedule(const PlanOptions& options, const JobConfig& job) {
 /// Proves a schedule from a file, then reports on it as on any other.
 void check_schedule(const PlanOptions& options) {
   Schedule schedule = read_schedule_file(options.check);
-  const JobConfig job = plan_job(options);
+  const JobConfig job = chosen_job(options, plan_job(options));
   const bool lowered = is_compute_only(schedule);
-  if (lowered) lower_schedule(schedule, pass_options(job));
+  if (lowered) lower_schedule(schedule, pass_options(job, schedule.placement));
   const VerifyResult proof = verify_schedule_or_throw(schedule);
   if (options.format == "text") {
     print(fmt::format("{}: proved, {} ranks, {} stages, {} microbatches, {} steps{}\n", options.check, schedule.pp(),
@@ -235,7 +243,7 @@ void compare(const PlanOptions& options, JobConfig job) {
   } else {
     request.costs = plan_costs(options, job, model, placement);
   }
-  request.passes = pass_options(job);
+  request.passes_of = [&](const Placement& candidate) { return pass_options(job, candidate); };
   request.memory_limit = job.pipeline.memory_limit;
   if (options.chunks) request.chunks = {*options.chunks};
   const std::vector<ComparisonRow> rows = compare_schedules(request);
@@ -276,16 +284,21 @@ int plan(const PlanOptions& options) {
   } else if (!options.check.empty()) {
     check_schedule(options);
   } else if (options.compare || options.choose) {
-    const JobConfig job = plan_job(options);
-    if (options.choose && !options.gives_memory() && !PlanModel(options, job).known()) {
+    JobConfig job = plan_job(options);
+    const bool mixes = options.choose && !options.gives_memory();
+    if (mixes) {
+      job.mpipe.enabled = false;  // one of the ways that are laid side by side
+    } else {
+      job = chosen_job(options, job);
+    }
+    if (mixes && !PlanModel(options, job).known()) {
       throw_error(
           "--auto needs to know memory: give a job with a model, or --activation-mib (kept for one microbatch) and "
           "--state-mib");
     }
-    const bool mixes = options.choose && !options.gives_memory();
     mixes ? choose_mix(options, job) : compare(options, job);
   } else {
-    print_schedule(options, plan_job(options));
+    print_schedule(options, chosen_job(options, plan_job(options)));
   }
   return 0;
 }

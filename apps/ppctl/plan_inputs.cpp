@@ -115,21 +115,7 @@ JobConfig job_from_options(const PlanOptions& options) {
 /// The links of the command line, or those of the job, as the pipeline of its first replica sees them.
 void set_links(const PlanOptions& options, const JobConfig& job, CostModel& costs) {
   costs.link = {options.latency_ms, options.bandwidth_gbps};
-  if (costs.link.latency_ms > 0 || costs.link.bandwidth_gbps > 0) return;
-  costs.link = {job.link.latency_us * 1e-3, job.link.bandwidth_gbps};
-  costs.rendezvous = job.link.rendezvous;
-  const Mesh mesh(job.parallel.pp, job.parallel.dp_replicate, job.parallel.dp_shard);
-  const std::vector<int> ranks = mesh.ranks_along(MeshAxis::kPipeline, 0);
-  const auto pipeline_rank = [&](int world_rank) {
-    return PipelineRank(static_cast<int>(std::ranges::find(ranks, world_rank) - ranks.begin()));
-  };
-  const int pp = static_cast<int>(ranks.size());
-  for (const LinkPairConfig& pair : job.link.pairs) {
-    const PipelineRank from = pipeline_rank(pair.from);
-    const PipelineRank to = pipeline_rank(pair.to);
-    if (from.value == pp || to.value == pp) continue;
-    costs.link_overrides.push_back({from, to, {pair.latency_us * 1e-3, pair.bandwidth_gbps}});
-  }
+  if (costs.link.latency_ms == 0 && costs.link.bandwidth_gbps == 0) set_job_links(job, costs);
 }
 
 }  // namespace
@@ -177,12 +163,7 @@ CostModel comparable_costs(const PlanOptions& options, const JobConfig& job, con
                            const Placement& placement) {
   CostModel costs = plan_costs(options, job, model, placement);
   if (options.gives_times() || !model.known() || !job.profile.empty()) return costs;
-  const double scale = static_cast<double>(placement.pp()) / static_cast<double>(placement.num_stages());
-  for (StageCosts& stage : costs.stages) {
-    stage.forward_ms *= scale;
-    stage.dx_ms *= scale;
-    stage.dw_ms *= scale;
-  }
+  scale_times(costs, placement.pp() / whole_forward_ms(costs));
   return costs;
 }
 

@@ -19,6 +19,8 @@ class PlanModel {
   PlanModel(const PlanOptions& options, const JobConfig& job);
 
   bool known() const { return spec_.has_value(); }
+  /// REQUIRES: known().
+  const ModelSpec& spec() const { return *spec_; }
   /// Why it is not known: one line, empty where nobody named one.
   const std::string& reason() const { return reason_; }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "job_schedule.hpp"
+#include "mpipe_choice.hpp"
 #include "plan_model.hpp"
 #include "simulate/memory_report.hpp"
 
@@ -30,7 +31,16 @@ const std::array<RecomputeChoice, 4>& recompute_choices() {
   return choices;
 }
 
-std::vector<MemoryMix> mixes_of(const JobConfig& job) {
+/// Plain, and MPipe with none, half and all of the layers in both modes.
+std::vector<MpipeConfig> encoder_choices(const PlanOptions& options, JobConfig job) {
+  job.mpipe.enabled = false;
+  const PlanModel model(options, job);
+  constexpr int kNumbersOfLayers = 3;
+  if (!model.known() || !model.spec().vision) return {job.mpipe};
+  return mpipe_ways(job, model.spec(), kNumbersOfLayers);
+}
+
+std::vector<MemoryMix> mixes_of(const JobConfig& job, const MpipeConfig& mpipe) {
   std::vector<MemoryMix> mixes;
   for (const char* layers : {"uniform", "auto"}) {
     for (const RecomputeChoice& recompute : recompute_choices()) {
@@ -40,6 +50,7 @@ std::vector<MemoryMix> mixes_of(const JobConfig& job) {
         mix.job.memory_gib = 0;  // what fits is looked at afterwards
         mix.job.recompute = recompute.config;
         mix.job.swap.layers = swaps ? "all" : "";
+        mix.job.mpipe = mpipe;
         mixes.push_back(std::move(mix));
       }
     }
@@ -49,7 +60,7 @@ std::vector<MemoryMix> mixes_of(const JobConfig& job) {
 
 int effort(const MemoryMix& mix) {
   const RecomputeConfig& recompute = mix.job.recompute;
-  return (mix.swaps ? 1 : 0) + (recompute.full ? 3 : 0) + (recompute.attention ? 1 : 0) + (recompute.mlp ? 1 : 0);
+  return (mix.job.mpipe.enabled ? 1 : 0) + (mix.swaps ? 1 : 0) + (recompute.full ? 3 : 0) + (recompute.attention ? 1 : 0) + (recompute.mlp ? 1 : 0);
 }
 
 std::vector<ComparisonRow> compare_mix(const PlanOptions& options, const MemoryMix& mix) {
@@ -61,7 +72,7 @@ std::vector<ComparisonRow> compare_mix(const PlanOptions& options, const MemoryM
   request.peak_bytes_of = [&](const Schedule& schedule) {
     return static_cast<double>(largest_total(model.memory(schedule)));
   };
-  request.passes = pass_options(mix.job);
+  request.passes_of = [&](const Placement& placement) { return pass_options(mix.job, placement); };
   request.memory_limit = mix.job.pipeline.memory_limit;
   request.chunks = options.chunks ? std::vector<int>{*options.chunks} : std::vector<int>{1, 2, 3, 4};
   return compare_schedules(request);
@@ -71,9 +82,11 @@ std::vector<ComparisonRow> compare_mix(const PlanOptions& options, const MemoryM
 
 std::vector<MixRow> search_mixes(const PlanOptions& options, const JobConfig& job) {
   std::vector<MixRow> rows;
-  for (const MemoryMix& mix : mixes_of(job)) {
-    for (ComparisonRow& row : compare_mix(options, mix)) {
-      if (!row.refused) rows.push_back({mix, std::move(row)});
+  for (const MpipeConfig& mpipe : encoder_choices(options, job)) {
+    for (const MemoryMix& mix : mixes_of(job, mpipe)) {
+      for (ComparisonRow& row : compare_mix(options, mix)) {
+        if (!row.refused) rows.push_back({mix, std::move(row)});
+      }
     }
   }
   if (rows.empty()) throw_error("no schedule can be generated for this job");
@@ -106,8 +119,10 @@ const MixRow& cheapest_fit(const std::vector<MixRow>& rows, double bytes) {
 
 std::string search_text(const std::vector<MixRow>& rows, double bytes) {
   constexpr int kMostShown = 10;
-  std::string text = fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10}  {:>11}  {:>10}\n", "schedule", "chunks",
-                                 "layers", "recompute", "swap", "step ms", "bubble wall", "peak");
+  const bool multimodal = std::ranges::any_of(rows, [](const MixRow& row) { return row.mix.job.mpipe.enabled; });
+  std::string text = fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10}  {:>11}  {:>10}{}\n", "schedule",
+                                 "chunks", "layers", "recompute", "swap", "step ms", "bubble wall", "peak",
+                                 multimodal ? "  mpipe" : "");
   // Of each schedule what is slower must be leaner, to be worth a line.
   std::map<std::pair<std::string, int>, double> leanest;
   int shown = 0;
@@ -116,9 +131,10 @@ std::string search_text(const std::vector<MixRow>& rows, double bytes) {
     const auto [known, is_first] = leanest.try_emplace({row.row.schedule, row.row.chunks}, row.row.peak_bytes);
     if (!is_first && row.row.peak_bytes >= known->second) continue;
     known->second = row.row.peak_bytes;
-    text += fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10.5g}  {:>10.2f}%  {:>10}\n", row.row.schedule,
-                        row.row.chunks, row.mix.layers, row.mix.recompute, row.mix.swaps ? "all" : "none",
-                        row.row.step_ms, 100 * row.row.bubble_wall, bytes_text(row.row.peak_bytes));
+    text += fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10.5g}  {:>10.2f}%  {:>10}{}\n",
+                        row.row.schedule, row.row.chunks, row.mix.layers, row.mix.recompute,
+                        row.mix.swaps ? "all" : "none", row.row.step_ms, 100 * row.row.bubble_wall,
+                        bytes_text(row.row.peak_bytes), multimodal ? "  " + mpipe_name(row.mix.job.mpipe) : "");
     if (++shown == kMostShown) break;
   }
   return text;
@@ -127,6 +143,7 @@ std::string search_text(const std::vector<MixRow>& rows, double bytes) {
 std::string mix_yaml(const MixRow& row) {
   std::string text = fmt::format("pipeline: {{schedule: {}, chunks: {}, layers: {}}}\n", row.row.schedule,
                                  row.row.chunks, row.mix.layers);
+  text += mpipe_yaml(row.mix.job.mpipe);
   if (row.mix.recompute != "none") text += fmt::format("recompute: {}\n", row.mix.recompute);
   if (row.mix.swaps) {
     const SwapConfig& swap = row.mix.job.swap;

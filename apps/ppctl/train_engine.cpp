@@ -14,6 +14,8 @@
 #include "errors.hpp"
 #include "job_schedule.hpp"
 #include "launcher.hpp"
+#include "mpipe_choice.hpp"
+#include "simulate/memory_report.hpp"
 #include "train/agreement.hpp"
 #include "train/json_log.hpp"
 #include "train/trainer.hpp"
@@ -54,22 +56,37 @@ std::vector<std::unique_ptr<TrainObserver>> make_observers(const JobConfig& job,
   return observers;
 }
 
-/// The same on every rank, and so is what is wrong with it.
-Schedule agreed_schedule(const JobConfig& job) {
+/// What is the same on every rank, and so is what is wrong with it.
+template <class Make>
+auto agreed(const Make& make) {
   try {
-    return schedule_of_job(job, stage_costs_of_job(job));
+    return make();
   } catch (const Error& error) {
     throw AgreedError(error.what());
   }
 }
 
-int train_rank(const JobConfig& job, Communicator& communicator) {
+/// The job, with its way to run the encoder chosen where it leaves that open.
+JobConfig chosen_job(const JobConfig& asked) {
+  const MpipeChoice choice = choose_mpipe(asked);
+  if (!choice.was_asked()) return asked;
+  if (!choice.fits) {
+    throw_error("mpipe: auto finds no way to run the job in memory_gib {}; the leanest needs {} a rank",
+                asked.memory_gib, bytes_text(static_cast<double>(choice.ways.front().peak_bytes)));
+  }
+  log_info("{}", mpipe_choice_line(choice));
+  return choice.job;
+}
+
+int train_rank(const JobConfig& asked, Communicator& communicator) {
+  const JobConfig job = agreed([&] { return chosen_job(asked); });
   Transport& transport = communicator.transport();
   TrainOptions options;
   // Launchers send SIGTERM to the survivors of a rank that died: that is no wish of the user's.
   options.stop_requested = [&] { return stop_signals > 0 && !transport.failure(); };
   options.make_observers = [&](bool resumed) { return make_observers(job, resumed); };
-  Trainer trainer(job, agreed_schedule(job), communicator, std::move(options));
+  Schedule schedule = agreed([&] { return schedule_of_job(job, stage_costs_of_job(job)); });
+  Trainer trainer(job, std::move(schedule), communicator, std::move(options));
   const TrainResult result = trainer.run();
   if (transport.rank() == 0) print_result(job, result);
   return kExitOk;

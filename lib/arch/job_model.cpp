@@ -23,7 +23,7 @@ VisionSpec::Training training_named(const std::string& name) {
   return name == "projector_only" ? VisionSpec::Training::kProjectorOnly : VisionSpec::Training::kAll;
 }
 
-/// What the job says of a multimodal model's images.
+/// What the job says of a multimodal model's images. REQUIRES: mpipe leaves nothing to be chosen.
 void apply_vision_keys(const JobConfig& job, ModelSpec& spec) {
   if (!spec.vision) {
     if (job.model.encoder != "trainable")
@@ -34,6 +34,7 @@ void apply_vision_keys(const JobConfig& job, ModelSpec& spec) {
   spec.vision->training = training_named(job.model.encoder);
   spec.vision->images_per_sample = job.data.images_per_sample;
   if (!job.mpipe.enabled || job.mpipe.layers == 0) return;
+  PPCTL_CHECK(!job.mpipe.is_auto(), "what mpipe leaves to be chosen was not chosen");
   const std::int64_t all = spec.num_vision_layers();
   if (job.mpipe.layers > all) throw_error("mpipe.layers is {}; the encoder has {} layers", job.mpipe.layers, all);
   spec.transposed_layers = job.mpipe.layers < 0 ? all : job.mpipe.layers;

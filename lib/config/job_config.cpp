@@ -16,4 +16,9 @@ std::int64_t JobConfig::microbatch_size() const {
   return batch.global_size / (dp() * batch.microbatches);
 }
 
+std::string layers_text(const MpipeConfig& mpipe) {
+  if (mpipe.layers == MpipeConfig::kAllLayers) return "all";
+  return mpipe.layers == MpipeConfig::kAutoLayers ? "auto" : std::to_string(mpipe.layers);
+}
+
 }  // namespace ppctl

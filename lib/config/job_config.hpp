@@ -104,12 +104,22 @@ struct PrecisionConfig {
 /// On with `pipeline.schedule: mpipe_transpose`, whose body is `body`; or with a section `mpipe` beside another
 /// schedule, which then is the body.
 struct MpipeConfig {
+  static constexpr int kAllLayers = -1;
+  static constexpr int kAutoLayers = -2;
+
   bool enabled = false;
-  int layers = -1;  ///< encoder layers that are transposed, with the patch embedding; -1: all; 0: data loading alone
-  std::string mode = "just_in_time";  ///< before_body | just_in_time
+  /// Encoder layers that are transposed, with the patch embedding; 0: data loading alone; kAllLayers; kAutoLayers: as
+  /// many as make the step shortest, or no MPipe at all.
+  int layers = kAllLayers;
+  std::string mode = "just_in_time";  ///< before_body | just_in_time | auto (what makes the step shorter)
   std::string backward = "owner";     ///< owner | recompute
   std::string body = "1f1b";
+
+  bool is_auto() const { return enabled && (layers == kAutoLayers || mode == "auto"); }
 };
+
+/// As the job file has it: "all", "auto" or a number.
+std::string layers_text(const MpipeConfig& mpipe);
 
 /// The link of one ordered pair of ranks of the job, where it differs from the others.
 struct LinkPairConfig {

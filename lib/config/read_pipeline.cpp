@@ -126,14 +126,17 @@ void read_pipeline(MapReader& job, PipelineConfig& pipeline, const ScheduleRules
 }
 
 void read_mpipe(MapReader& job, MpipeConfig& mpipe, const ScheduleRules& schedules) {
-  static constexpr std::array kModes{std::string_view("before_body"), std::string_view("just_in_time")};
+  static constexpr std::array kModes{std::string_view("before_body"), std::string_view("just_in_time"),
+                                     std::string_view("auto")};
   static constexpr std::array kBackwards{std::string_view("owner"), std::string_view("recompute")};
   MapReader map = job.section("mpipe");
   mpipe.enabled = map.node() != nullptr;
-  if (const YamlNode* node = map.value("layers"); node != nullptr && !is_word(node, "all")) {
+  if (const YamlNode* node = map.value("layers"); is_word(node, "auto")) {
+    mpipe.layers = MpipeConfig::kAutoLayers;
+  } else if (node != nullptr && !is_word(node, "all")) {
     mpipe.layers = static_cast<int>(map.to_integer("layers", *node, 0, kMostChunks).value_or(mpipe.layers));
   }
-  map.record("layers", mpipe.layers < 0 ? "all" : std::to_string(mpipe.layers));
+  map.record("layers", layers_text(mpipe));
   map.choice("mode", mpipe.mode, kModes);
   map.choice("backward", mpipe.backward, kBackwards);
   std::vector<std::string_view> bodies(schedules.names.begin(), schedules.names.end());

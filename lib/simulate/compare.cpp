@@ -51,7 +51,7 @@ ComparisonRow compare_one(const CompareRequest& request, const GeneratorInfo& in
     spec.costs = mean_chunk_costs(costs);
     spec.stage_costs = chunk_costs(costs);
     Schedule schedule = generate_schedule(spec);
-    lower_schedule(schedule, request.passes);
+    lower_schedule(schedule, request.passes_of ? request.passes_of(placement) : request.passes);
     fill(row, simulate(schedule, costs));
     if (request.peak_bytes_of) row.peak_bytes = request.peak_bytes_of(schedule);
     // A bidirectional rank holds two halves of the pipeline's ranks, each 1/p of the model.

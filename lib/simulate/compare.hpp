@@ -16,6 +16,8 @@ struct CompareRequest {
   int num_microbatches = 1;
   CostModel costs;     ///< of any cut of the model; resplit_costs gives each candidate its own stages
   PassOptions passes;  ///< applied to every candidate; one that a pass refuses is listed with the reason
+  /// Where the passes look at a candidate's own cut, as MPipe's does: instead of `passes`. May throw Error.
+  std::function<PassOptions(const Placement&)> passes_of;
   std::vector<std::string> schedules;  ///< names; empty: all generators
   std::vector<int> chunks;             ///< tried where a schedule leaves the choice; empty: its default
   double memory_limit = 0;             ///< auto: as ScheduleSpec::memory_limit

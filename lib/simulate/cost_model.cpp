@@ -98,6 +98,20 @@ CostModel resplit_costs(const CostModel& costs, int num_stages) {
   return result;
 }
 
+double whole_forward_ms(const CostModel& costs) {
+  double forward = costs.encoder_forward_ms;
+  for (const StageCosts& stage : costs.stages) forward += stage.forward_ms;
+  return forward;
+}
+
+void scale_times(CostModel& costs, double factor) {
+  for (StageCosts& stage : costs.stages) {
+    for (double* time : {&stage.forward_ms, &stage.dx_ms, &stage.dw_ms}) *time *= factor;
+  }
+  costs.encoder_forward_ms *= factor;
+  costs.encoder_backward_ms *= factor;
+}
+
 std::vector<ChunkCosts> chunk_costs(const CostModel& costs) {
   std::vector<ChunkCosts> result;
   for (const StageCosts& stage : costs.stages) {

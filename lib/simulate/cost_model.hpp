@@ -71,6 +71,11 @@ CostModel resplit_costs(const CostModel& costs, int num_stages);
 /// is B + F − hidden, where each half hides its exchange beside the other's compute.
 double overlapped_pair_ms(const CostModel& costs, const StageCosts& backward, const StageCosts& forward);
 
+/// The forward of a microbatch through all stages, and the encoder where MPipe has it outside of them.
+double whole_forward_ms(const CostModel& costs);
+/// Multiplies the times of stages and encoder.
+void scale_times(CostModel& costs, double factor);
+
 /// What generators that search by cost see.
 std::vector<ChunkCosts> chunk_costs(const CostModel& costs);
 /// The mean over stages.

@@ -30,9 +30,10 @@ FullestRank fullest_rank(const JobConfig& job, const ModelSpec& spec, const Sche
 /// has one stage, since a shorter stage never needs more.
 std::vector<int> split_within_memory(const JobConfig& job, const ModelSpec& spec, const Schedule& schedule) {
   const auto num_stages = static_cast<std::size_t>(schedule.num_stages());
-  std::vector<int> most(num_stages, static_cast<int>(spec.num_layers));
+  const std::int64_t num_layers = spec.num_layers - spec.first_stage_layer();
+  std::vector<int> most(num_stages, static_cast<int>(num_layers));
   FullestRank fullest;
-  while (std::accumulate(most.begin(), most.end(), std::int64_t{0}) >= spec.num_layers) {
+  while (std::accumulate(most.begin(), most.end(), std::int64_t{0}) >= num_layers) {
     ModelPlan plan;
     plan.layer_counts = split_layers(job, spec, schedule.placement, most);
     plan.activations = layer_activations(job, plan.layer_counts);
@@ -50,7 +51,7 @@ std::vector<int> split_within_memory(const JobConfig& job, const ModelSpec& spec
   throw_error(
       "pipeline.layers: auto finds no split of {} layers on {} stages that fits in memory_gib {}: rank {} would need "
       "{}; `ppctl plan` says what does fit",
-      spec.num_layers, num_stages, job.memory_gib, fullest.rank, bytes_text(static_cast<double>(fullest.bytes)));
+      num_layers, num_stages, job.memory_gib, fullest.rank, bytes_text(static_cast<double>(fullest.bytes)));
 }
 
 /// Leaves the swap to the first `count` layers of each stage.

@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "cli/program.hpp"
 
 namespace ppctl::cli {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -168,6 +171,52 @@ TEST_F(Plan, ChoosesByTheMemoryOfTheJobsModel) {
   EXPECT_THAT(out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"}), HasSubstr("\npipeline: {schedule: "));
   EXPECT_THAT(error_of({"--config", "job.yaml", "--auto", "--memory-gib", "0.01"}),
               StartsWith("ppctl: error: no schedule fits in 0.01 GiB a rank; the leanest, "));
+}
+
+/// A vision tower of six layers in front of a language model of eight, which cost about as much each.
+void write_images_job(const Workplace& place) {
+  std::filesystem::create_directories(place.folder() + "/hf");
+  place.write("hf/config.json", R"({"model_type": "llava", "image_token_index": 255, "vision_feature_layer": -2,
+    "text_config": {"model_type": "llama", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 160,
+                    "num_hidden_layers": 8, "num_attention_heads": 4, "head_dim": 16, "num_key_value_heads": 2},
+    "vision_config": {"model_type": "clip_vision_model", "hidden_size": 64, "intermediate_size": 192,
+                      "num_hidden_layers": 7, "num_attention_heads": 4, "image_size": 28, "patch_size": 14}})");
+  place.write("job.yaml", R"(name: images
+steps: 1
+model: {from: hf, load_weights: false}
+data: {kind: tokens, path: tokens.bin, pixels: pixels.bin, sequence_length: 32}
+batch: {global_size: 32, microbatch_size: 2}
+parallel: {pp: 4}
+pipeline: {schedule: 1f1b, layers: auto}
+)");
+}
+
+TEST_F(Plan, ChoosesWhereTheEncoderOfAMultimodalJobRuns) {
+  write_images_job(place_);
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--config", "job.yaml"});
+    return out_of(more);
+  };
+  const std::string chosen = with({"--set", "mpipe={layers: auto, mode: auto}"});
+  EXPECT_THAT(chosen, StartsWith("encoder, mpipe    mode             step ms        peak\n4                 just_in_time"));
+  EXPECT_THAT(chosen, HasSubstr("\nnone  ")) << "the plain way is always shown";
+  EXPECT_THAT(chosen, HasSubstr("\nThe first of 15 ways is taken, where 1 ms is a rank's share of the whole forward.\n"));
+  EXPECT_THAT(chosen, EndsWith(with({"--set", "mpipe={layers: 4, mode: just_in_time}"})));
+  EXPECT_THAT(with({"--set", "mpipe={layers: 2, mode: auto}"}), HasSubstr("\nThe first of 2 ways is taken"));
+  EXPECT_THAT(with({"--schedule", "auto"}), HasSubstr("\nThe first of 15 ways is taken"));
+  EXPECT_THAT(with({"--schedule", "auto", "--post-validation"}), StartsWith("auto: 4 ranks")) << "it excludes MPipe";
+  // What the fastest needs is too much here.
+  EXPECT_THAT(with({"--set", "mpipe={layers: auto, mode: auto}", "--memory-gib", "0.0092"}),
+              StartsWith("encoder, mpipe    mode             step ms        peak\n3                 before_body"));
+}
+
+TEST_F(Plan, LaysTheWaysOfTheEncoderBesideThoseOfMemory) {
+  write_images_job(place_);
+  const std::string text = out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"});
+  EXPECT_THAT(text, HasSubstr("        peak  mpipe\n"));
+  EXPECT_THAT(text, HasSubstr("\nmpipe: {layers: "));
+  const std::string named = out_of({"--config", "job.yaml", "--compare", "--set", "mpipe={layers: all}"});
+  EXPECT_NE(named, out_of({"--config", "job.yaml", "--compare"}));
 }
 
 TEST_F(Plan, SaysWhyTheModelIsNotKnown) {

@@ -147,7 +147,11 @@ TEST_F(LoadConfig, TakesTheShortFormsOfShapes) {
   const JobConfig job = parse(kGoodJob + "recompute: full\nmpipe: {layers: all}\nswap: {layers: auto}\neval:\n",
                               {"pipeline.schedule={file: plan.csv}", "pipeline.chunks=auto", "pipeline.duplex=auto"});
   EXPECT_TRUE(job.recompute.full);
-  EXPECT_EQ(job.mpipe.layers, -1);
+  EXPECT_EQ(job.mpipe.layers, MpipeConfig::kAllLayers);
+  EXPECT_FALSE(job.mpipe.is_auto());
+  EXPECT_EQ(parse(kGoodJob + "mpipe: {layers: auto}\n").mpipe.layers, MpipeConfig::kAutoLayers);
+  EXPECT_TRUE(parse(kGoodJob + "mpipe: {layers: auto}\n").mpipe.is_auto());
+  EXPECT_TRUE(parse(kGoodJob + "mpipe: {layers: 2, mode: auto}\n").mpipe.is_auto());
   EXPECT_EQ(job.swap.layers, "auto");
   EXPECT_EQ(job.pipeline.schedule, "file");
   EXPECT_EQ(job.pipeline.schedule_file, std::filesystem::current_path() / "plan.csv");
