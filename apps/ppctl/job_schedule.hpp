@@ -10,8 +10,8 @@ namespace ppctl {
 
 /// What a job's pipeline section asks of the generators. REQUIRES: the schedule is not read from a file.
 ScheduleSpec schedule_spec(const JobConfig& job);
-/// The passes that lower a job's schedule of that placement. With mpipe the model says what its encoder costs beside the
-/// stages. Throws Error.
+/// The passes that lower a job's schedule of that placement. With mpipe the model says what its encoder costs beside
+/// the stages. Throws Error.
 PassOptions pass_options(const JobConfig& job, const Placement& placement);
 
 /// The very schedule that a job runs: generated, or read from its file, then lowered where it is not executable

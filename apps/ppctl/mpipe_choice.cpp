@@ -84,8 +84,8 @@ void sort_ways(std::vector<MpipeWay>& ways, double limit) {
 
 std::string row_text(const MpipeWay& way) {
   const bool on = way.mpipe.enabled;
-  return fmt::format("{:<16}  {:<12}  {:>10.5g}  {:>10}", on ? layers_text(way.mpipe) : "none", on ? way.mpipe.mode : "",
-                     way.step_ms, bytes_text(static_cast<double>(way.peak_bytes)));
+  return fmt::format("{:<16}  {:<12}  {:>10.5g}  {:>10}", on ? layers_text(way.mpipe) : "none",
+                     on ? way.mpipe.mode : "", way.step_ms, bytes_text(static_cast<double>(way.peak_bytes)));
 }
 
 }  // namespace

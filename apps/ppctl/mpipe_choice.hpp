@@ -29,10 +29,10 @@ struct MpipeChoice {
 /// both modes; `most_layers` numbers at most, evenly spaced.
 std::vector<MpipeConfig> mpipe_ways(const JobConfig& job, const ModelSpec& spec, int most_layers);
 
-/// Chooses what `mpipe` leaves open; with `schedule: auto` and no `mpipe`, everything for a multimodal model. Each way is
-/// planned and simulated as the job would run it: the fastest that fits in memory_gib is taken; among those as fast (to
-/// 0.01 %) the plain one, then the leanest. Loading data counts as nothing. Nothing is chosen, and `ways` is empty, where
-/// the job leaves nothing open. Throws Error where the job can run in no way.
+/// Chooses what `mpipe` leaves open; with `schedule: auto` and no `mpipe`, everything for a multimodal model. Each way
+/// is planned and simulated as the job would run it: the fastest that fits in memory_gib is taken; among those as fast
+/// (to 0.01 %) the plain one, then the leanest. Loading data counts as nothing. Nothing is chosen, and `ways` is empty,
+/// where the job leaves nothing open. Throws Error where the job can run in no way.
 MpipeChoice choose_mpipe(const JobConfig& job);
 
 /// One line for the log: what was chosen, and what the runner-up would take.

@@ -60,7 +60,8 @@ std::vector<MemoryMix> mixes_of(const JobConfig& job, const MpipeConfig& mpipe) 
 
 int effort(const MemoryMix& mix) {
   const RecomputeConfig& recompute = mix.job.recompute;
-  return (mix.job.mpipe.enabled ? 1 : 0) + (mix.swaps ? 1 : 0) + (recompute.full ? 3 : 0) + (recompute.attention ? 1 : 0) + (recompute.mlp ? 1 : 0);
+  return (mix.job.mpipe.enabled ? 1 : 0) + (mix.swaps ? 1 : 0) + (recompute.full ? 3 : 0) +
+         (recompute.attention ? 1 : 0) + (recompute.mlp ? 1 : 0);
 }
 
 std::vector<ComparisonRow> compare_mix(const PlanOptions& options, const MemoryMix& mix) {
@@ -120,9 +121,9 @@ const MixRow& cheapest_fit(const std::vector<MixRow>& rows, double bytes) {
 std::string search_text(const std::vector<MixRow>& rows, double bytes) {
   constexpr int kMostShown = 10;
   const bool multimodal = std::ranges::any_of(rows, [](const MixRow& row) { return row.mix.job.mpipe.enabled; });
-  std::string text = fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10}  {:>11}  {:>10}{}\n", "schedule",
-                                 "chunks", "layers", "recompute", "swap", "step ms", "bubble wall", "peak",
-                                 multimodal ? "  mpipe" : "");
+  std::string text =
+      fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10}  {:>11}  {:>10}{}\n", "schedule", "chunks", "layers",
+                  "recompute", "swap", "step ms", "bubble wall", "peak", multimodal ? "  mpipe" : "");
   // Of each schedule what is slower must be leaner, to be worth a line.
   std::map<std::pair<std::string, int>, double> leanest;
   int shown = 0;
@@ -131,10 +132,10 @@ std::string search_text(const std::vector<MixRow>& rows, double bytes) {
     const auto [known, is_first] = leanest.try_emplace({row.row.schedule, row.row.chunks}, row.row.peak_bytes);
     if (!is_first && row.row.peak_bytes >= known->second) continue;
     known->second = row.row.peak_bytes;
-    text += fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10.5g}  {:>10.2f}%  {:>10}{}\n",
-                        row.row.schedule, row.row.chunks, row.mix.layers, row.mix.recompute,
-                        row.mix.swaps ? "all" : "none", row.row.step_ms, 100 * row.row.bubble_wall,
-                        bytes_text(row.row.peak_bytes), multimodal ? "  " + mpipe_name(row.mix.job.mpipe) : "");
+    text += fmt::format("{:<18}  {:>6}  {:<7}  {:<28}  {:<4}  {:>10.5g}  {:>10.2f}%  {:>10}{}\n", row.row.schedule,
+                        row.row.chunks, row.mix.layers, row.mix.recompute, row.mix.swaps ? "all" : "none",
+                        row.row.step_ms, 100 * row.row.bubble_wall, bytes_text(row.row.peak_bytes),
+                        multimodal ? "  " + mpipe_name(row.mix.job.mpipe) : "");
     if (++shown == kMostShown) break;
   }
   return text;

@@ -8,8 +8,8 @@
 
 namespace ppctl {
 
-/// Other ways to run a job's model: how its layers are split, what is recomputed, what is swapped, and where the encoder
-/// of a multimodal one runs.
+/// Other ways to run a job's model: how its layers are split, what is recomputed, what is swapped, and where the
+/// encoder of a multimodal one runs.
 struct MemoryMix {
   JobConfig job;
   std::string layers;     ///< "uniform", "auto"

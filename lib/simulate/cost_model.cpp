@@ -109,7 +109,8 @@ void scale_times(CostModel& costs, double factor) {
     for (double* time : {&stage.forward_ms, &stage.dx_ms, &stage.dw_ms}) *time *= factor;
   }
   costs.encoder_forward_ms *= factor;
-  costs.encoder_backward_ms *= factor;
+  costs.encoder_dx_ms *= factor;
+  costs.encoder_dw_ms *= factor;
 }
 
 std::vector<ChunkCosts> chunk_costs(const CostModel& costs) {
