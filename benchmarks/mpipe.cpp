@@ -10,6 +10,7 @@
 #include "runtime/bubble_bench.hpp"
 #include "schedule/generator.hpp"
 #include "schedule/pass.hpp"
+#include "schedule/passes/mpipe_placement.hpp"
 #include "schedule/verify.hpp"
 #include "simulate/simulate.hpp"
 
@@ -24,45 +25,64 @@ struct Case {
   int pp = 1;
   int num_microbatches = 1;
   double encoder = 0;  ///< in stages
-
-  StageTimes encoder_times() const {
-    return {encoder * kForwardMs, encoder * kHalfBackwardMs, encoder * kHalfBackwardMs};
-  }
 };
 
-enum class Placing { kSplit, kFirstStage, kBeforeBody, kJustInTime };
+enum class Placing {
+  kFirstStage,  ///< the plain way: all of the encoder in the first stage
+  kSplit,       ///< the plain way, with an encoder that can be cut anywhere
+  kReference,   ///< encoded by all before the body; after each backward rank 0 encodes alone, again, and goes back
+  kBeforeBody,  ///< encoded by all before the body, and back by all after it
+  kJustInTime
+};
 
-Schedule schedule_of(const Case& one, Placing placing) {
+bool owners_train(Placing placing) { return placing == Placing::kBeforeBody || placing == Placing::kJustInTime; }
+bool is_transposed(Placing placing) { return placing == Placing::kReference || owners_train(placing); }
+
+Schedule body_of(const Case& one) {
   ScheduleSpec spec;
   spec.name = one.body;
   spec.pp = one.pp;
   spec.num_microbatches = one.num_microbatches;
-  Schedule schedule = generate_schedule(spec);
-  PassOptions options;
-  MpipeOptions& mpipe = options.mpipe;
-  mpipe.enabled = placing == Placing::kBeforeBody || placing == Placing::kJustInTime;
+  return generate_schedule(spec);
+}
+
+/// A rank's part of the body takes kForwardMs, in however many stages.
+double stage_share(const Schedule& schedule) { return schedule.pp() / static_cast<double>(schedule.num_stages()); }
+
+StageTimes times_of(double stages) { return {kForwardMs * stages, kHalfBackwardMs * stages, kHalfBackwardMs * stages}; }
+
+MpipeOptions mpipe_of(const Case& one, const Schedule& schedule, Placing placing) {
+  MpipeOptions mpipe;
+  mpipe.enabled = is_transposed(placing);
   mpipe.just_in_time = placing == Placing::kJustInTime;
-  const StageTimes encoder = one.encoder_times();
+  mpipe.trains = owners_train(placing);
+  mpipe.splits_backward = true;
+  const StageTimes encoder = times_of(one.encoder);
   mpipe.forward = encoder.forward_ms;
-  mpipe.backward = encoder.dx_ms + encoder.dw_ms;
-  mpipe.stages.assign(static_cast<std::size_t>(schedule.num_stages()),
-                      {kForwardMs, kHalfBackwardMs, kHalfBackwardMs, 0});
+  mpipe.dx = encoder.dx_ms;
+  mpipe.dw = encoder.dw_ms;
+  const StageTimes stage = times_of(stage_share(schedule));
+  mpipe.stages.assign(static_cast<std::size_t>(schedule.num_stages()), {stage.forward_ms, stage.dx_ms, stage.dw_ms, 0});
+  return mpipe;
+}
+
+Schedule schedule_of(const Case& one, Placing placing) {
+  Schedule schedule = body_of(one);
+  PassOptions options;
+  options.mpipe = mpipe_of(one, schedule, placing);
   lower_schedule(schedule, options);
   verify_schedule_or_throw(schedule);
   return schedule;
 }
 
-/// The encoder in the stages: divided evenly over all of them, which whole layers can at best come near, or all of it
-/// in the first one.
 std::vector<StageTimes> stages_of(const Case& one, const Schedule& schedule, Placing placing) {
-  const auto num_stages = static_cast<std::size_t>(schedule.num_stages());
-  const double body = 1.0;
-  std::vector<StageTimes> stages(num_stages, {kForwardMs, kHalfBackwardMs, kHalfBackwardMs});
-  for (std::size_t stage = 0; stage < num_stages; ++stage) {
-    double factor = body;
-    if (placing == Placing::kSplit) factor += one.encoder / static_cast<double>(num_stages);
-    if (placing == Placing::kFirstStage && stage == 0) factor += one.encoder;
-    stages[stage] = {kForwardMs * factor, kHalfBackwardMs * factor, kHalfBackwardMs * factor};
+  const double share = stage_share(schedule);
+  const double even = placing == Placing::kSplit ? one.encoder / schedule.num_stages() : 0.0;
+  std::vector<StageTimes> stages(static_cast<std::size_t>(schedule.num_stages()), times_of(share + even));
+  if (placing == Placing::kFirstStage) stages[0] = times_of(share + one.encoder);
+  if (placing == Placing::kReference) {
+    stages[0].dx_ms += kForwardMs * one.encoder + kHalfBackwardMs * one.encoder;
+    stages[0].dw_ms += kHalfBackwardMs * one.encoder;
   }
   return stages;
 }
@@ -73,7 +93,7 @@ double predicted(const Case& one, Placing placing) {
   for (const StageTimes& times : stages_of(one, schedule, placing)) {
     costs.stages.push_back({.forward_ms = times.forward_ms, .dx_ms = times.dx_ms, .dw_ms = times.dw_ms});
   }
-  const StageTimes encoder = one.encoder_times();
+  const StageTimes encoder = times_of(one.encoder);
   costs.encoder_forward_ms = encoder.forward_ms;
   costs.encoder_dx_ms = encoder.dx_ms;
   costs.encoder_dw_ms = encoder.dw_ms;
@@ -84,37 +104,41 @@ double measured(const Case& one, Placing placing) {
   BubbleCase bench;
   bench.schedule = schedule_of(one, placing);
   bench.stages = stages_of(one, bench.schedule, placing);
-  if (placing == Placing::kBeforeBody || placing == Placing::kJustInTime) bench.encoder = one.encoder_times();
+  if (is_transposed(placing)) bench.encoder = times_of(one.encoder);
   return measure_bubble_inproc(bench).wall_ms;
 }
 
 void print_row(const Case& one, bool measures) {
-  const double work =
-      one.num_microbatches * (kForwardMs + 2 * kHalfBackwardMs) * (1 + one.encoder / static_cast<double>(one.pp));
-  const StageTimes encoder = one.encoder_times();
+  const Schedule body = body_of(one);
+  const double work = one.num_microbatches * (kForwardMs + 2 * kHalfBackwardMs) * (1 + one.encoder / one.pp);
   Case none = one;
   none.encoder = 0;
-  const double body = predicted(none, Placing::kSplit);
-  const double path = encoder.forward_ms + body + encoder.dx_ms + encoder.dw_ms;
-  const auto cell = [&](Placing placing) {
-    const double wanted = predicted(one, placing);
-    return measures ? fmt::format("{:.0f} / {:.0f}", wanted, measured(one, placing)) : fmt::format("{:.0f}", wanted);
+  const double least = least_mpipe_length(body, mpipe_of(one, body, Placing::kJustInTime));
+  fmt::print("| {} | {} | {} | {} | {:.0f} | {:.0f} | {:.0f} |", one.body, one.encoder, one.pp, one.num_microbatches,
+             work, predicted(none, Placing::kSplit), least);
+  double times[5] = {};
+  for (const Placing placing :
+       {Placing::kFirstStage, Placing::kSplit, Placing::kReference, Placing::kBeforeBody, Placing::kJustInTime}) {
+    const double time = times[static_cast<std::size_t>(placing)] = predicted(one, placing);
+    fmt::print(" {:.0f}", time);
+    if (measures) fmt::print(" / {:.0f}", measured(one, placing));
+    fmt::print(" |");
+  }
+  const auto against = [&](Placing placing) {
+    return 100 * (times[static_cast<std::size_t>(Placing::kJustInTime)] / times[static_cast<std::size_t>(placing)] - 1);
   };
-  const double before = predicted(one, Placing::kBeforeBody);
-  const double just = predicted(one, Placing::kJustInTime);
-  const double bound = std::max(work, path);
-  fmt::print("| {} | {} | {} | {} | {:.0f} | {:.0f} | {:.0f} | {} | {} | {} | {} | {:+.1f} % | {:+.1f} % |\n", one.body,
-             one.encoder, one.pp, one.num_microbatches, work, body, path, cell(Placing::kFirstStage),
-             cell(Placing::kSplit), cell(Placing::kBeforeBody), cell(Placing::kJustInTime), 100 * (just / bound - 1),
-             100 * (just / before - 1));
+  fmt::print(" {:+.1f} % | {:+.1f} % | {:+.1f} % |\n",
+             100 * (times[static_cast<std::size_t>(Placing::kJustInTime)] / least - 1), against(Placing::kReference),
+             against(Placing::kBeforeBody));
   std::fflush(stdout);
 }
 
 int run(const std::string& body, bool measures) {
   fmt::print(
-      "| body | encoder, stages | pp | m | work / ranks | body alone | encoder forward + body + its backward | in the "
-      "first stage | split evenly | before the body | just in time | above the larger bound | against before |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "| body | encoder, stages | pp | m | work / ranks | body alone | no order is below | in the first stage | split "
+      "evenly | as the reference | before the body | just in time | above the least | against the reference | against "
+      "before |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const int pp : {4, 8}) {
     for (const int times : {2, 4}) {
       for (const double encoder : {1.0, 2.0, 4.0}) print_row({body, pp, times * pp, encoder}, measures);

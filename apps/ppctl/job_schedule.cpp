@@ -52,7 +52,9 @@ MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement) {
   options.trains = spec.vision && spec.vision->training == VisionSpec::Training::kAll;
   options.just_in_time = job.mpipe.mode == "just_in_time";
   options.forward = costs.encoder_forward_ms;
-  options.backward = costs.encoder_dx_ms + costs.encoder_dw_ms;
+  options.splits_backward = options.trains;
+  options.dx = costs.encoder_dx_ms;
+  options.dw = costs.encoder_dw_ms;
   options.stages = chunk_costs(costs);
   return options;
 }

@@ -35,7 +35,9 @@ class MpipeLowering {
     std::multimap<std::size_t, MetaStep> steps;  // by beat; equal ones keep their order
     const auto add = [&](std::size_t beat, MetaStep made) { steps.emplace(beat, made); };
     add_consumer(rank, add);
-    for (const MpipeSlot& slot : slots) slot.backward ? add_backward(rank, slot, add) : add_forward(rank, slot, add);
+    for (const MpipeSlot& slot : slots) {
+      slot.work == MetaStepType::PREPROCESS_FORWARD ? add_forward(rank, slot, add) : add_backward(rank, slot, add);
+    }
     Insertions insertions;
     for (const auto& [beat, made] : steps) insertions.add(beat, made);
     insertions.apply(schedule_.ranks[static_cast<std::size_t>(rank)]);
@@ -72,8 +74,11 @@ class MpipeLowering {
   template <class Add>
   void add_backward(int rank, const MpipeSlot& slot, const Add& add) const {
     const int j = slot.microbatch;
-    if (consumer(j) != rank) add(slot.beat, step(MetaStepType::RECV_FEATURE_GRADS, j, consumer(j)));
-    add(slot.beat, step(MetaStepType::PREPROCESS_BACKWARD, j));
+    const bool takes_gradients = slot.work != MetaStepType::PREPROCESS_BACKWARD_WEIGHT;
+    if (takes_gradients && consumer(j) != rank) {
+      add(slot.beat, step(MetaStepType::RECV_FEATURE_GRADS, j, consumer(j)));
+    }
+    add(slot.beat, step(slot.work, j));
   }
 
   Schedule& schedule_;

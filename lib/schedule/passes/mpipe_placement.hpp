@@ -13,18 +13,20 @@ namespace ppctl {
 struct MpipeSlot {
   std::size_t beat = 0;
   int microbatch = 0;
-  bool backward = false;
+  MetaStepType work = MetaStepType::PREPROCESS_FORWARD;  ///< with loading; or a backward, or a half of one
 };
 using MpipePlacement = std::vector<std::vector<MpipeSlot>>;  ///< by rank
 
-/// All forwards before the body, all backwards after it.
+/// All forwards before the body, all backwards, whole, after it.
 MpipePlacement place_before_body(const Schedule& schedule, const MpipeOptions& options);
 
-/// Fills the ranks' own gaps: a search over list schedules of beats and encoder work, in which the beats keep their
-/// order on each rank. Whoever is free takes the ready work with the longest way to the end of the step behind it, so
-/// that encoder forwards come when the body is about to wait for them; backwards, for which nobody waits, and forwards
-/// ahead of need go where a rank would wait anyway. Of several degrees of eagerness the shortest step is taken.
-/// REQUIRES: the schedule's compute steps are proved.
+/// The shortest step that a search over orders finds (shortest_order) in which the beats keep their order on each rank
+/// and the encoder's work goes before, between and behind them: into the ranks' own gaps, and where it must be done now
+/// for others not to wait. An owner's forwards come in the order in which their features are used, its backwards in the
+/// order in which feature gradients are made. REQUIRES: the schedule's compute steps are proved.
 MpipePlacement place_just_in_time(const Schedule& schedule, const MpipeOptions& options);
+
+/// No placement around these beats makes a shorter step (least_length).
+double least_mpipe_length(const Schedule& schedule, const MpipeOptions& options);
 
 }  // namespace ppctl

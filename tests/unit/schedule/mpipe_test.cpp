@@ -43,20 +43,33 @@ std::int64_t count(const Schedule& schedule, MetaStepType type) {
   return steps;
 }
 
+/// How an encoder is placed and trained.
+std::vector<MpipeOptions> ways() {
+  std::vector<MpipeOptions> all;
+  for (const bool just_in_time : {false, true}) {
+    for (const bool trains : {false, true}) all.push_back(mpipe_with(just_in_time, true, trains));
+  }
+  all.push_back(mpipe_with(true));
+  all.back().splits_backward = true;
+  return all;
+}
+
 TEST(Mpipe, IsProvedForEveryBodyModeAndNumberOfMicrobatches) {
-  for (const char* body : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe_v"}) {
+  for (const char* body : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe_v", "dualpipe"}) {
     for (const int pp : {1, 2, 4}) {
       for (const int microbatches : {2, 8}) {
         ScheduleSpec spec{.name = body, .pp = pp, .num_microbatches = microbatches};
         if (refuse_schedule(spec)) continue;
-        for (const bool just_in_time : {false, true}) {
-          for (const bool trains : {false, true}) {
-            const Schedule schedule = lowered(body, pp, microbatches, mpipe_with(just_in_time, true, trains));
-            const VerifyResult result = verify_schedule(schedule);
-            EXPECT_TRUE(result.ok()) << body << ", pp " << pp << ": " << result.faults.front().text();
-            EXPECT_EQ(count(schedule, MetaStepType::PREPROCESS_FORWARD), microbatches);
-            EXPECT_EQ(count(schedule, MetaStepType::PREPROCESS_BACKWARD), trains ? microbatches : 0);
-          }
+        for (const MpipeOptions& mpipe : ways()) {
+          const Schedule schedule = lowered(body, pp, microbatches, mpipe);
+          const VerifyResult result = verify_schedule(schedule);
+          EXPECT_TRUE(result.ok()) << body << ", pp " << pp << ": " << result.faults.front().text();
+          const int whole = mpipe.trains && !mpipe.splits_backward ? microbatches : 0;
+          const int halves = mpipe.splits_backward ? microbatches : 0;
+          EXPECT_EQ(count(schedule, MetaStepType::PREPROCESS_FORWARD), microbatches);
+          EXPECT_EQ(count(schedule, MetaStepType::PREPROCESS_BACKWARD), whole);
+          EXPECT_EQ(count(schedule, MetaStepType::PREPROCESS_BACKWARD_INPUT), halves);
+          EXPECT_EQ(count(schedule, MetaStepType::PREPROCESS_BACKWARD_WEIGHT), halves);
         }
       }
     }
