@@ -99,9 +99,9 @@ void check_tag(std::int64_t tag) { PPCTL_CHECK(tag >= 0 && tag <= kMaxTag, "tag 
 }  // namespace
 
 EdgeBufferBytes edge_buffer_bytes(std::size_t tensor_bytes, std::size_t second_bytes) {
-  const std::size_t header = header_bytes(second_bytes == 0 ? 1 : 2);
-  return {BufferPool::size_class(first_agreement(0)),
-          BufferPool::size_class(header + round_up(tensor_bytes) + round_up(second_bytes))};
+  const std::size_t message = header_bytes(second_bytes == 0 ? 1 : 2) + round_up(tensor_bytes) + round_up(second_bytes);
+  // What fits into the first agreement needs no other.
+  return {BufferPool::size_class(first_agreement(0)), BufferPool::size_class(std::max(first_agreement(0), message))};
 }
 
 EdgeSender::EdgeSender(Transport& transport, int peer, std::size_t expected_bytes)

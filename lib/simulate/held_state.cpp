@@ -71,7 +71,7 @@ void HeldState::reshard() { unsharded_ = 0; }
 
 void HeldState::before_weight_grads() {
   whole_grads_ = 0;
-  for (const GroupBytes& group : groups_) whole_grads_ += group.is_sharded() ? group.whole_grad : 0;
+  for (const GroupBytes& group : groups_) whole_grads_ += group.is_reduced() ? group.whole_grad : 0;
 }
 
 // Fsdp::reduce_grad: the messages of a group are on their way while those of the group before are summed. Each needs
@@ -94,7 +94,7 @@ std::int64_t HeldState::reduce_grad() {
   };
   const GroupBytes* previous = nullptr;
   for (const GroupBytes& group : groups_) {
-    if (!group.is_sharded()) continue;
+    if (!group.is_reduced()) continue;
     live += messages(group);
     peak = std::max(peak, live);
     if (previous != nullptr) finish(*previous);

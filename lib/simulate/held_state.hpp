@@ -17,6 +17,8 @@ struct GroupBytes {
   bool trained = true;
 
   bool is_sharded() const { return ranks > 1; }
+  /// Its gradients are there within a step alone, and are summed over the ranks.
+  bool is_reduced() const { return is_sharded() && trained; }
 };
 
 /// The parameters and gradients of one stage of a rank while a step runs: what UNSHARD, RESHARD and REDUCE_GRAD do to

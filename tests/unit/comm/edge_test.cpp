@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "comm/edge_buffers.hpp"
 #include "comm/inproc.hpp"
 #include "unit/comm/bytes.hpp"
 
@@ -149,6 +150,34 @@ TEST(Edge, AllocatesNothingOnceBuffersHaveBeenUsed) {
     }
     EXPECT_EQ(receiver.allocated_bytes(), allocated);
   });
+}
+
+/// What one tag takes for tensors of so many float32 elements, in three rounds.
+std::size_t allocated_for(std::int64_t elements) {
+  std::size_t allocated = 0;
+  run_inproc(2, [&](Communicator& comm) {
+    EdgeSender sender(comm.transport(), 1);
+    EdgeReceiver receiver(comm.transport(), 0);
+    const Tensor tensor(ElementType::kFloat32, {elements}, 1);
+    for (int round = 0; round < 3; ++round) {
+      if (comm.transport().rank() == 0) {
+        const EdgeTensor view = tensor.view();
+        sender.start(0, std::span(&view, 1))->wait(soon(), "send");
+      } else {
+        receiver.wait(0, soon(), "receive");
+        allocated = receiver.allocated_bytes();
+      }
+    }
+  });
+  return allocated;
+}
+
+TEST(Edge, TakesTheBuffersThatArePlannedForMessagesOfAnySize) {
+  for (const std::int64_t elements : {1, 100, 300, 1000, 5000}) {
+    const EdgeBufferBytes block = edge_buffer_bytes(static_cast<std::size_t>(elements) * 4);
+    const bool in_two = block.first != block.steady;  // then the first message has a header of its own
+    EXPECT_EQ(allocated_for(elements), block.steady + (in_two ? block.first : 0)) << elements;
+  }
 }
 
 TEST(Edge, LeavesReceivedBytesToTheirOwnerAfterTheEdgeIsGone) {
