@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "config/load.hpp"
@@ -12,8 +13,8 @@ using test::run_job;
 using Sets = std::vector<std::string>;
 
 JobConfig parity_job(const std::string& name, Sets sets) {
-  sets.push_back("steps=3");
-  return load_config(std::string(PPCTL_SOURCE_DIR) + "/configs/parity/" + name + ".yaml", sets, schedule_rules()).job;
+  sets.emplace_back("steps=3");
+  return load_config(fmt::format("{}/configs/parity/{}.yaml", PPCTL_SOURCE_DIR, name), sets, schedule_rules()).job;
 }
 
 Sets operator+(Sets sets, const Sets& more) {
