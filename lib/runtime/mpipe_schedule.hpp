@@ -29,8 +29,10 @@ struct TransposeOptions {
 /// after run(): each rank updates its own copy. They are summed in the order of microbatches, so they are those of one
 /// rank, and add to what is there like all others: until they are zeroed, on all ranks alike.
 ///
-/// Costs that place work just in time are options.passes.mpipe's (forward, backward, stages); the rest of that is set
-/// here.
+/// Costs that place work just in time are options.passes.mpipe's (forward, dx, dw, stages), and so is whether the two
+/// halves of its backward are placed apart (splits_backward); the rest of that is set here. The second half is what the
+/// module's backward queues: of an AutogradModule, whose inputs are data, all of its backward; of a module that queues
+/// nothing it is empty. Bits are the same.
 class ScheduleMPipeTranspose : public PipelineSchedule {
  public:
   /// `num_transpose_layers`: 0 transposes the loading of data alone, which then is what the stage takes; the module is

@@ -140,6 +140,7 @@ void TransposedEncoder::end_step(std::string_view context) {
   edges_.finish_sends(deadline(), context);
   const bool training = !microbatches_.empty() && microbatches_[0].training;
   if (training && options_.trains && module_ != nullptr) {
+    PPCTL_CHECK(queue_.empty(), "{}: weight gradients of {} microbatches are still queued", context, queue_.size());
     fold_.fold(deadline());
     if (last_batch_) {
       if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);

@@ -70,13 +70,16 @@ Trained train_alone(int stages, int microbatches) {
 }
 
 /// On `ranks` ranks, where every rank but 0 begins with another encoder. Checks that all have the same gradients.
-Trained train_transposed(int ranks, int microbatches, TransposeOptions options) {
+Trained train_transposed(int ranks, int microbatches, TransposeOptions options, bool splits_backward = false) {
   Trained trained;
   std::mutex mutex;
   run_inproc(ranks, [&](Communicator& communicator) {
     const int rank = communicator.transport().rank();
     const ModulePtr encoder = make_module(kEncoderSeed + rank);
-    ScheduleMPipeTranspose schedule({make_stage(rank, ranks)}, microbatches, encoder, 1, communicator, options);
+    PipelineOptions pipeline;
+    pipeline.passes.mpipe.splits_backward = splits_backward;
+    ScheduleMPipeTranspose schedule({make_stage(rank, ranks)}, microbatches, encoder, 1, communicator, options,
+                                    pipeline);
     std::vector<double> losses;
     run_steps(schedule, losses);
     const std::lock_guard lock(mutex);
@@ -103,6 +106,16 @@ TEST(ScheduleMPipeTranspose, TrainsAUsersEncoderAsOneRankDoesToTheLastBit) {
       options.recomputes = recomputes;
       expect_same(train_transposed(4, 8, options), wanted);
     }
+  }
+}
+
+TEST(ScheduleMPipeTranspose, PlacesTheHalvesOfTheBackwardApartWhereItIsAskedTo) {
+  const Trained wanted = train_alone(4, 8);
+  for (const bool recomputes : {false, true}) {
+    TransposeOptions options;
+    options.just_in_time = true;
+    options.recomputes = recomputes;
+    expect_same(train_transposed(4, 8, options, /*splits_backward=*/true), wanted);
   }
 }
 
