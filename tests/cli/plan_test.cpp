@@ -231,6 +231,22 @@ TEST_F(Plan, ChoosesWhereTheEncoderOfAMultimodalJobRuns) {
   EXPECT_GE(lean.step_ms, best.step_ms);
 }
 
+TEST_F(Plan, ShowsTheHalvesOfAnEncodersBackwardByName) {
+  write_images_job(place_);
+  const auto planned = [&](const std::string& mode, const std::string& format) {
+    return out_of({"--config", "job.yaml", "--set", "pipeline.schedule=mpipe_transpose", "--set", "mpipe.mode=" + mode,
+                   "--format", format});
+  };
+  const std::string apart = planned("just_in_time", "html");
+  EXPECT_THAT(apart, HasSubstr("encoder backward, input"));
+  EXPECT_THAT(apart, HasSubstr("encoder backward, weight"));
+  EXPECT_THAT(planned("just_in_time", "csv"), HasSubstr("0PREPROCESS_BACKWARD_INPUT15"));
+  EXPECT_THAT(planned("just_in_time", "csv"), HasSubstr("0PREPROCESS_BACKWARD_WEIGHT15"));
+  const std::string whole = planned("before_body", "html");
+  EXPECT_THAT(whole, HasSubstr("encoder backward"));
+  EXPECT_THAT(whole, Not(HasSubstr("encoder backward, input")));
+}
+
 TEST_F(Plan, LaysTheWaysOfTheEncoderBesideThoseOfMemory) {
   write_images_job(place_);
   const std::string text = out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"});
