@@ -1,7 +1,8 @@
 // MPipe with the encoder's backward in halves, all of whose weight halves wait until the end of a step.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "config/load.hpp"
 #include "schedule/verify.hpp"
@@ -81,6 +82,37 @@ TEST(EncoderInHalves, LeavesTheWeightsOfAWholeBackward) {
     const std::string whole = exported_weights(job, /*divided=*/false);
     EXPECT_FALSE(whole.empty());
     EXPECT_TRUE(exported_weights(job, /*divided=*/true) == whole) << sets.back();
+  }
+}
+
+/// Token ids of `num_samples` samples of 32, as a file has them: of every six samples the images are 2, 0, 3, 1, 0, 0,
+/// so that of every three microbatches one has none.
+std::string tokens_with_images(int num_samples) {
+  constexpr int kSequence = 32;
+  constexpr int kImageToken = 255;
+  constexpr int kTokensAnImage = 4;
+  constexpr std::array<int, 6> kImages = {2, 0, 3, 1, 0, 0};
+  std::vector<std::uint16_t> tokens;
+  for (int sample = 0; sample < num_samples; ++sample) {
+    const int end = 1 + kTokensAnImage * kImages[static_cast<std::size_t>(sample) % kImages.size()];
+    for (int i = 0; i < kSequence; ++i) {
+      const bool is_image = i >= 1 && i < end;
+      tokens.push_back(static_cast<std::uint16_t>(is_image ? kImageToken : (sample * 31 + i * i * 7) % kImageToken));
+    }
+  }
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::uint16_t)};
+}
+
+TEST(EncoderInHalves, GivesTheBitsOfOneRankWithAnyNumberOfImagesASample) {
+  const test::TemporaryFolder folder;
+  const Sets data = {"data.path=" + folder.write("tokens.bin", tokens_with_images(64)), "steps=3"};
+  const std::vector<double> alone = numbers_alone(data);
+  for (const Sets& sets : {Sets{"parallel.pp=4"}, Sets{"parallel.pp=2", "mpipe.backward=recompute"},
+                           Sets{"parallel.pp=2", "parallel.dp_shard=2"}}) {
+    const std::vector<double> wanted =
+        sets.back() == "parallel.dp_shard=2" ? numbers_alone(data + Sets{sets.back()}) : alone;
+    EXPECT_EQ(run_divided(mpipe_job(data + sets + Sets{"mpipe.mode=before_body"})).numbers(), wanted) << sets.back();
+    EXPECT_EQ(run_job(mpipe_job(data + sets + Sets{"mpipe.mode=just_in_time"})).numbers(), wanted) << sets.back();
   }
 }
 
