@@ -63,7 +63,7 @@ int worst_peak(const auto& ranks) {
 
 std::string rank_lines(const BubbleRow& row) {
   std::string text = fmt::format("\n{}, pp {}, chunks {}, microbatches {}: idle ms by cause, simulated / measured\n",
-                                 row.schedule, row.pp, row.chunks, row.num_microbatches);
+                                 row.name(), row.pp, row.chunks, row.num_microbatches);
   text += fmt::format("{:>5} {:>17} {:>17} {:>17} {:>9} {:>7}  waits by rank (measured)\n", "rank", "warm-up", "drain",
                       "waits", "executor", "peak");
   for (std::size_t r = 0; r < row.measured.ranks.size(); ++r) {
@@ -85,7 +85,7 @@ std::string agreement_text(const std::vector<BubbleRow>& rows) {
   std::string beyond;
   const auto check = [&](const BubbleRow& row, const char* what, double measured, double simulated) {
     if (std::abs(measured - simulated) <= kPoint) return;
-    beyond += fmt::format("  {}, pp {}, chunks {}, microbatches {}: {} {:+.2f}\n", row.schedule, row.pp, row.chunks,
+    beyond += fmt::format("  {}, pp {}, chunks {}, microbatches {}: {} {:+.2f}\n", row.name(), row.pp, row.chunks,
                           row.num_microbatches, what, (measured - simulated) * 100);
   };
   for (const BubbleRow& row : rows) {
@@ -94,6 +94,28 @@ std::string agreement_text(const std::vector<BubbleRow>& rows) {
   }
   if (beyond.empty()) return "All measured bubbles are within 1 percentage point of the simulated ones.\n";
   return "More than 1 percentage point from the simulated bubble:\n" + beyond;
+}
+
+/// How much of all ranks' time together is no work.
+double idle_share(const auto& ranks, double wall_ms) {
+  double busy = 0;
+  for (const auto& rank : ranks) busy += rank.busy_ms;
+  return 1 - busy / (wall_ms * static_cast<double>(ranks.size()));
+}
+
+/// An encoder in one place makes a rank busy for which all others wait: no bubble of the busiest rank shows that.
+std::string encoder_text(const std::vector<BubbleRow>& rows, std::size_t width) {
+  if (std::ranges::all_of(rows, [](const BubbleRow& row) { return row.encoder.empty(); })) return {};
+  std::string text = "\nWith the encoder: ms of a step, and what of all ranks' time is idle, in %\n\n";
+  text += fmt::format("{:<{}} {:>3} {:>2} {:>4} | {:>9} {:>8} | {:>9} {:>6}\n", "schedule", width, "pp", "v", "m",
+                      "step: sim", "meas", "idle: sim", "meas");
+  for (const BubbleRow& row : rows) {
+    text += fmt::format("{:<{}} {:>3} {:>2} {:>4} | {:>9.1f} {:>8.1f} | {:>9.2f} {:>6.2f}\n", row.name(), width, row.pp,
+                        row.chunks, row.num_microbatches, row.simulation.wall_ms, row.measured.wall_ms,
+                        idle_share(row.simulation.ranks, row.simulation.wall_ms) * 100,
+                        idle_share(row.measured.ranks, row.measured.wall_ms) * 100);
+  }
+  return text;
 }
 
 Json simulated_json(const Simulation& simulation) {
@@ -136,23 +158,25 @@ std::optional<double> BubbleRow::theory_span() const {
 
 std::string bubble_text(const std::vector<BubbleRow>& rows) {
   std::string text = "Bubbles in % of the time: theory, simulated, measured, and the difference of the last two\n\n";
-  text += fmt::format("{:<18} {:>3} {:>2} {:>4} | {:>7} {:>7} {:>7} {:>6} | {:>7} {:>7} {:>7} {:>6} | {:>14}\n",
-                      "schedule", "pp", "v", "m", "wall: t", "sim", "meas", "diff", "span: t", "sim", "meas", "diff",
-                      "peak t/sim/meas");
+  std::size_t width = 18;
+  for (const BubbleRow& row : rows) width = std::max(width, row.name().size());
+  text += fmt::format("{:<{}} {:>3} {:>2} {:>4} | {:>7} {:>7} {:>7} {:>6} | {:>7} {:>7} {:>7} {:>6} | {:>14}\n",
+                      "schedule", width, "pp", "v", "m", "wall: t", "sim", "meas", "diff", "span: t", "sim", "meas",
+                      "diff", "peak t/sim/meas");
   for (const BubbleRow& row : rows) {
     const Simulation& sim = row.simulation;
     const BubbleMeasurement& got = row.measured;
     const std::string peak =
         row.theory && row.theory->peak_chunks ? std::to_string(*row.theory->peak_chunks) : std::string("-");
     text += fmt::format(
-        "{:<18} {:>3} {:>2} {:>4} | {:>7} {:>7.2f} {:>7.2f} {:>+6.2f} | {:>7} {:>7.2f} {:>7.2f} {:>+6.2f} | {:>14}\n",
-        row.schedule, row.pp, row.chunks, row.num_microbatches, theory_percent(row, row.theory_wall()),
+        "{:<{}} {:>3} {:>2} {:>4} | {:>7} {:>7.2f} {:>7.2f} {:>+6.2f} | {:>7} {:>7.2f} {:>7.2f} {:>+6.2f} | {:>14}\n",
+        row.name(), width, row.pp, row.chunks, row.num_microbatches, theory_percent(row, row.theory_wall()),
         sim.bubble_wall() * 100, got.bubble_wall() * 100, (got.bubble_wall() - sim.bubble_wall()) * 100,
         theory_percent(row, row.theory_span()), sim.bubble_span() * 100, got.bubble_span() * 100,
         (got.bubble_span() - sim.bubble_span()) * 100,
         fmt::format("{}/{}/{}", peak, worst_peak(sim.ranks), worst_peak(got.ranks)));
   }
-  text.append("\n").append(agreement_text(rows));
+  text.append(encoder_text(rows, width)).append("\n").append(agreement_text(rows));
   for (const BubbleRow& row : rows) text += rank_lines(row);
   return text;
 }
@@ -162,6 +186,7 @@ std::string bubble_json(const std::vector<BubbleRow>& rows) {
   for (const BubbleRow& row : rows) {
     const Json peak = row.theory ? or_null(row.theory->peak_chunks) : Json(nullptr);
     array.push_back({{"schedule", row.schedule},
+                     {"encoder", row.encoder.empty() ? Json(nullptr) : Json(row.encoder)},
                      {"pp", row.pp},
                      {"chunks", row.chunks},
                      {"microbatches", row.num_microbatches},
@@ -178,7 +203,7 @@ std::string bubble_json(const std::vector<BubbleRow>& rows) {
 std::string bubble_trace(const std::vector<BubbleRow>& rows) {
   std::vector<Timeline> timelines;
   for (const BubbleRow& row : rows) {
-    const std::string name = fmt::format("{} pp {} m {}", row.schedule, row.pp, row.num_microbatches);
+    const std::string name = fmt::format("{} pp {} m {}", row.name(), row.pp, row.num_microbatches);
     timelines.push_back(row.measured.timeline);
     timelines.back().title = name + ", measured";
     timelines.push_back(row.simulation.timeline);
