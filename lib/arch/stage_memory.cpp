@@ -162,7 +162,9 @@ class Passage {
 
   void forward(StageMemory& memory) {
     SketchBoundary input;
-    if (!range_.has_embedding) {
+    if (ends_.images_given) {
+      input.hidden = {tensors_, boundary_.input};
+    } else if (!range_.has_embedding) {
       input = tensors_of(ends_.input_received ? inputs_ : tensors_, boundary_.input, boundary_.aux);
     }
     const std::weak_ptr<const void> received = input.hidden.identity();
@@ -247,8 +249,9 @@ StageMemory stage_memory(const ModelSpec& spec, const StageRange& range, const S
                          const StageEnds& ends) {
   const SketchStage stage(spec, range, shape);
   const BoundaryBytes boundary{
-      hidden_bytes(spec, range.first_layer, shape), hidden_bytes(spec, range.last_layer, shape),
-      boundary_aux_bytes(spec, /*gradient=*/false), boundary_aux_bytes(spec, /*gradient=*/true)};
+      ends.images_given ? pixel_bytes(spec, shape) : hidden_bytes(spec, range.first_layer, shape),
+      hidden_bytes(spec, range.last_layer, shape), boundary_aux_bytes(spec, /*gradient=*/false),
+      boundary_aux_bytes(spec, /*gradient=*/true)};
   StageMemory memory;
   {
     Passage whole(stage, range, shape, boundary, ends);

@@ -41,6 +41,9 @@ struct StageMemory {
 struct StageEnds {
   bool input_received = true;
   bool gradient_received = true;
+  /// Of a stage with the patch embedding: its images are a tensor of this rank, let go of once they are embedded. Else
+  /// they are the batch's.
+  bool images_given = false;
 };
 
 /// Of the hidden state in front of a layer (behind the last one: spec.num_layers).

@@ -100,8 +100,9 @@ void check_tag(std::int64_t tag) { PPCTL_CHECK(tag >= 0 && tag <= kMaxTag, "tag 
 
 EdgeBufferBytes edge_buffer_bytes(std::size_t tensor_bytes, std::size_t second_bytes) {
   const std::size_t message = header_bytes(second_bytes == 0 ? 1 : 2) + round_up(tensor_bytes) + round_up(second_bytes);
+  const std::size_t first = first_agreement(0);
   // What fits into the first agreement needs no other.
-  return {BufferPool::size_class(first_agreement(0)), BufferPool::size_class(std::max(first_agreement(0), message))};
+  return {BufferPool::size_class(first), BufferPool::size_class(std::max(first, message)), message <= first};
 }
 
 EdgeSender::EdgeSender(Transport& transport, int peer, std::size_t expected_bytes)

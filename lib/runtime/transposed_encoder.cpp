@@ -15,8 +15,13 @@ Transfer transfer_of(const MetaStep& step, Mail mail) {
   return {false, mail, step.microbatch().value, step.peer().value};
 }
 
-std::vector<ParameterGroup*> groups_of(StageModule* module, bool trains) {
-  return module == nullptr || !trains ? std::vector<ParameterGroup*>() : module->parameter_groups();
+std::vector<at::Tensor> gradients_of(StageModule* module, bool trains) {
+  std::vector<at::Tensor> gradients;
+  if (module == nullptr || !trains) return gradients;
+  for (const ParameterGroup* group : module->parameter_groups()) {
+    if (group->trainable()) gradients.push_back(group->flat_grad());
+  }
+  return gradients;
 }
 
 }  // namespace
@@ -28,11 +33,20 @@ TransposedEncoder::TransposedEncoder(const Schedule& schedule, const PipelineRan
       loader_(std::move(loader)),
       options_(options),
       edges_(*ranks.transport, ranks.world_ranks, kNumMails, schedule.num_microbatches, options.tag_space),
-      fold_(pipeline, groups_of(module_.get(), options.trains), schedule.num_microbatches) {}
+      pipeline_(pipeline),
+      num_microbatches_(schedule.num_microbatches) {
+  fold_.emplace(pipeline_, gradients_of(module_.get(), options.trains), num_microbatches_);
+}
 
 void TransposedEncoder::set_shard(ShardHooks& shard, StageId stage) {
   shard_ = &shard;
   shard_stage_ = stage;
+}
+
+void TransposedEncoder::set_shard(ShardHooks& shard, StageId stage, std::vector<at::Tensor> gradients) {
+  set_shard(shard, stage);
+  reduces_every_microbatch_ = true;
+  fold_.emplace(pipeline_, std::move(gradients), num_microbatches_, /*are_shards=*/true);
 }
 
 void TransposedEncoder::begin_step(std::span<const Microbatch> microbatches) {
@@ -42,7 +56,7 @@ void TransposedEncoder::begin_step(std::span<const Microbatch> microbatches) {
   queue_.clear();
   if (shard_ != nullptr) shard_->unshard(shard_stage_);
   const bool training = !microbatches.empty() && microbatches[0].training;
-  if (training && options_.trains && options_.accumulates) fold_.resume();
+  if (training && options_.trains && options_.accumulates) fold_->resume();
 }
 
 void TransposedEncoder::run(const MetaStep& step, StepContext& /*context*/) {
@@ -101,7 +115,7 @@ void TransposedEncoder::backward(const MetaStep& step) {
   queue_.end_microbatch();
   own.saved = SavedActivations();
   // A module that queues nothing has made its gradients: they are taken before another microbatch adds to them.
-  if (!queue_.has_work(j)) fold_.keep(j);
+  if (!queue_.has_work(j)) keep_gradients(j);
 }
 
 void TransposedEncoder::backward_weight(const MetaStep& step) {
@@ -109,7 +123,12 @@ void TransposedEncoder::backward_weight(const MetaStep& step) {
   const bool is_made_here = queue_.has_work(j);
   if (is_made_here && shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
   queue_.drain(j);
-  if (is_made_here) fold_.keep(j);
+  if (is_made_here) keep_gradients(j);
+}
+
+void TransposedEncoder::keep_gradients(int microbatch) {
+  if (reduces_every_microbatch_) shard_->reduce_grad(shard_stage_);
+  fold_->keep(microbatch);
 }
 
 TensorList TransposedEncoder::wait_for(PendingTensors& pending, std::string_view context, WaitSpan* wait) const {
@@ -141,11 +160,12 @@ void TransposedEncoder::end_step(std::string_view context) {
   const bool training = !microbatches_.empty() && microbatches_[0].training;
   if (training && options_.trains && module_ != nullptr) {
     PPCTL_CHECK(queue_.empty(), "{}: weight gradients of {} microbatches are still queued", context, queue_.size());
-    fold_.fold(deadline());
+    fold_->fold(deadline());
     if (last_batch_) {
-      if (shard_ != nullptr) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
-      fold_.finish(deadline());
-      if (shard_ != nullptr) shard_->reduce_grad(shard_stage_);
+      const bool reduces = shard_ != nullptr && !reduces_every_microbatch_;
+      if (reduces) shard_->before_compute(shard_stage_, /*makes_weight_grads=*/true);
+      fold_->finish(deadline());
+      if (reduces) shard_->reduce_grad(shard_stage_);
     }
   }
   if (shard_ != nullptr) shard_->reshard(shard_stage_);

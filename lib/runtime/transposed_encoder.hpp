@@ -42,8 +42,14 @@ class TransposedEncoder final : public PreprocessHooks {
 
   /// The encoder's parameters are sharded: `shard` knows them as `stage`.
   void set_shard(ShardHooks& shard, StageId stage);
+  /// The same where every microbatch's gradients are reduced, into `gradients`, those shards of the encoder that are
+  /// trained: then these are kept and folded.
+  void set_shard(ShardHooks& shard, StageId stage, std::vector<at::Tensor> gradients);
   /// Says whether the batch that comes is the last one of the optimizer's step: gradients are complete after it.
   void begin_batch(bool is_last) { last_batch_ = is_last; }
+
+  /// Memory of the buffers that receives use, in use or not.
+  std::size_t receive_buffer_bytes() const { return edges_.receive_buffer_bytes(); }
 
   void run(const MetaStep& step, StepContext& context) override;
   void await(const MetaStep& step, std::string_view context, WaitSpan* wait) override;
@@ -72,6 +78,7 @@ class TransposedEncoder final : public PreprocessHooks {
   void forward(const MetaStep& step);
   void backward(const MetaStep& step);
   void backward_weight(const MetaStep& step);
+  void keep_gradients(int microbatch);
   TensorList wait_for(PendingTensors& pending, std::string_view context, WaitSpan* wait) const;
   Deadline deadline() const { return Deadline::after_seconds(options_.timeout_s); }
 
@@ -79,10 +86,13 @@ class TransposedEncoder final : public PreprocessHooks {
   Loader loader_;
   TransposedEncoderOptions options_;
   StageEdges edges_;
-  GradientFold fold_;
+  Group& pipeline_;
+  int num_microbatches_;
+  std::optional<GradientFold> fold_;
   WeightGradQueue queue_;
   ShardHooks* shard_ = nullptr;
   StageId shard_stage_;
+  bool reduces_every_microbatch_ = false;
   bool last_batch_ = true;
   std::span<const Microbatch> microbatches_;
   std::vector<Slot> slots_;

@@ -58,6 +58,9 @@ constexpr bool is_p2p(MetaStepType type) {
   return type >= MetaStepType::SEND_FORWARD && type <= MetaStepType::RECV_BACKWARD;
 }
 
+/// MPipe's: of data and encoder, and their transfers.
+constexpr bool is_preprocess(MetaStepType type) { return type >= MetaStepType::LOAD_DATA; }
+
 /// An encoder's backward that takes the gradient of its features: the whole one, or its first half.
 constexpr bool takes_feature_grads(MetaStepType type) {
   return type == MetaStepType::PREPROCESS_BACKWARD || type == MetaStepType::PREPROCESS_BACKWARD_INPUT;

@@ -1,6 +1,7 @@
 #include "simulate/held_state.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "arch/job_model.hpp"
 #include "arch/stage_memory.hpp"
@@ -56,10 +57,19 @@ void HeldState::add_to(RankMemory& memory) const {
   }
 }
 
-std::int64_t HeldState::trained_gradients() const {
-  std::int64_t bytes = 0;
-  for (const GroupBytes& group : groups_) bytes += group.trained ? group.whole_grad : 0;
+bool HeldState::is_sharded() const { return std::ranges::any_of(groups_, &GroupBytes::is_sharded); }
+
+std::vector<std::int64_t> HeldState::trained_group_bytes(bool shards) const {
+  std::vector<std::int64_t> bytes;
+  for (const GroupBytes& group : groups_) {
+    if (group.trained) bytes.push_back(shards ? group.shard : group.whole_grad);
+  }
   return bytes;
+}
+
+std::int64_t HeldState::trained_gradients() const {
+  const std::vector<std::int64_t> bytes = trained_group_bytes(/*shards=*/false);
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
 void HeldState::unshard() {

@@ -39,8 +39,13 @@ class HeldState {
   std::int64_t reduce_grad();
 
   std::int64_t unsharded() const { return unsharded_; }
-  /// Of whole groups that are trained.
+  bool is_sharded() const;
+  /// Of groups that are trained: of this rank's rows, or whole.
+  std::vector<std::int64_t> trained_group_bytes(bool shards) const;
+  /// The sum of whole ones.
   std::int64_t trained_gradients() const;
+  /// What reductions have left is moved elsewhere.
+  void clear_shard_gradients() { shard_grads_ = 0; }
   std::int64_t gradients() const { return whole_grads_ + shard_grads_; }
 
  private:

@@ -47,6 +47,8 @@ HtmlTable memory_table(const MemoryReport& report) {
   table.header = {"rank", "parameters"};
   if (has_unsharded) table.header.emplace_back("gathered");
   table.header.emplace_back("gradients");
+  const bool has_folded = any(&RankMemory::encoder_gradients);
+  if (has_folded) table.header.emplace_back("encoder's, by microbatch");
   if (has_masters) table.header.emplace_back("masters");
   for (const char* name : {"moments", "activations", "batch, tables", "receive buffers", "total", "peak at"}) {
     table.header.emplace_back(name);
@@ -59,6 +61,7 @@ HtmlTable memory_table(const MemoryReport& report) {
     std::vector<std::string> row = {fmt::format("{}", rank), text(memory.parameters)};
     if (has_unsharded) row.push_back(text(memory.unsharded));
     row.push_back(text(memory.gradients + memory.step_gradients));
+    if (has_folded) row.push_back(text(memory.encoder_gradients));
     if (has_masters) row.push_back(text(memory.masters));
     row.push_back(text(memory.moments));
     row.push_back(text(memory.activations));

@@ -58,6 +58,7 @@ Json memory_json(const std::optional<MemoryReport>& report) {
                      {"gradients", memory.gradients},
                      {"unsharded", memory.unsharded},
                      {"step_gradients", memory.step_gradients},
+                     {"encoder_gradients", memory.encoder_gradients},
                      {"batch", memory.batch},
                      {"activations", memory.activations},
                      {"buffers", memory.buffers},

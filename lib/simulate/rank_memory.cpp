@@ -2,30 +2,24 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "arch/job_model.hpp"
 #include "arch/stage_memory.hpp"
 #include "base/error.hpp"
-#include "comm/edge_buffers.hpp"
 #include "schedule/links.hpp"
 #include "schedule/mpipe_options.hpp"
 #include "schedule/text.hpp"
+#include "simulate/encoder_memory.hpp"
 #include "simulate/held_state.hpp"
+#include "simulate/peer_buffers.hpp"
 
 namespace ppctl {
 namespace {
 
 constexpr std::int64_t kIdBytes = 8;
-
-/// Receives from one peer.
-struct PeerBuffers {
-  int in_use = 0;  ///< posted, or with tensors that somebody holds
-  int most_in_use = 0;
-  int posted = 0;
-  int most_posted = 0;
-};
 
 class RankWalk {
  public:
@@ -34,20 +28,17 @@ class RankWalk {
         model_(model),
         rank_(rank),
         steps_(schedule.ranks[static_cast<std::size_t>(rank.value)]),
-        links_(schedule),
-        hidden_bytes_(model.shape.tokens() * model.spec.hidden_size * model.shape.element_bytes) {
+        links_(schedule) {
     for (const StageId stage : schedule.placement.stages_of(rank)) {
       held_.emplace(stage.value, HeldState(model, stage.value));
       batch_ += schedule.num_microbatches * batch_bytes(stage.value);
     }
-    if (model.spec.transposed_layers < 0) return;
-    held_.emplace(schedule.num_stages(), HeldState(model, transposed_range(model.spec)));
-    held_.at(schedule.num_stages()).unshard();
-    encoder_ = stage_memory(model.spec, transposed_range(model.spec), model.shape);
+    if (model.loads_by_schedule) encoder_.emplace(schedule, model, rank);
   }
 
   RankMemory run() {
     for (const auto& [stage, held] : held_) held.add_to(memory_);
+    if (encoder_) encoder_->add_to(memory_);
     for (const MetaStep step : steps_.steps) {
       if (step.type() == MetaStepType::BATCH_SEND_RECV) {
         batch_send_recv(step);
@@ -57,14 +48,9 @@ class RankWalk {
         walk(step, step);
       }
     }
+    if (encoder_) encoder_->end_step(encoder_note("fold of the encoder's gradients"));
     sum_tied_weights();
-    for (const auto& [peer, buffers] : buffers_) {
-      const EdgeBufferBytes bytes =
-          edge_buffer_bytes(static_cast<std::size_t>(hidden_bytes_),
-                            static_cast<std::size_t>(boundary_aux_bytes(model_.spec, /*gradient=*/false)));
-      memory_.buffers += static_cast<std::int64_t>(bytes.steady) * buffers.most_in_use;
-      if (bytes.first != bytes.steady) memory_.buffers += static_cast<std::int64_t>(bytes.first) * buffers.most_posted;
-    }
+    memory_.buffers = buffers_.bytes() + (encoder_ ? encoder_->buffer_bytes() : 0);
     return memory_;
   }
 
@@ -73,7 +59,8 @@ class RankWalk {
   std::int64_t batch_bytes(int stage) const {
     const StageRange range = model_.range_of(stage);
     const std::int64_t tensors = (reads_tokens(model_.spec, range) ? 1 : 0) + (range.has_head ? 1 : 0);
-    const std::int64_t pixels = reads_images(model_.spec, range) ? pixel_bytes(model_.spec, model_.shape) : 0;
+    const std::int64_t pixels =
+        reads_images(model_.spec, range) && !model_.loads_by_schedule ? pixel_bytes(model_.spec, model_.shape) : 0;
     return tensors * model_.shape.tokens() * kIdBytes + pixels;
   }
 
@@ -93,7 +80,7 @@ class RankWalk {
         return;
       case MetaStepType::RECV_FORWARD:
       case MetaStepType::RECV_BACKWARD:
-        return post(step.peer().value);
+        return post(step);
       case MetaStepType::LAUNCH_OFFLOAD:
         swapped_ += stage(step).swapped_bytes;
         memory_.swapped = std::max(memory_.swapped, swapped_);
@@ -112,75 +99,20 @@ class RankWalk {
         return note(0, shown);
       case MetaStepType::RESHARD:
         return held(step).reshard();
-      case MetaStepType::RECV_DATA:
-      case MetaStepType::RECV_FEATURES:
-      case MetaStepType::RECV_FEATURE_GRADS:
-        return post(step.peer().value);
-      case MetaStepType::LOAD_DATA:
-      case MetaStepType::PREPROCESS_FORWARD:
-      case MetaStepType::PREPROCESS_BACKWARD:
-      case MetaStepType::PREPROCESS_BACKWARD_INPUT:
-      case MetaStepType::PREPROCESS_BACKWARD_WEIGHT:
-      case MetaStepType::SEND_DATA:
-      case MetaStepType::SEND_FEATURES:
-      case MetaStepType::SEND_FEATURE_GRADS:
-        return preprocess(step, shown);
       case MetaStepType::REDUCE_GRAD: {
         const std::int64_t extra = held(step).reduce_grad();
         return note(extra, shown, /*extra_is_gradients=*/true);
       }
       default:
+        if (encoder_ && is_preprocess(step.type())) encoder_->run(step, encoder_note(format_step(steps_, shown)));
         return;
     }
   }
 
-  /// Of MPipe's steps: pixels live until they are encoded (or sent), what the encoder saves until its backward, and
-  /// each microbatch's gradient of the encoder until the end of the step. Between the halves of a
-  /// backward it is what the queue keeps.
-  void preprocess(MetaStep step, MetaStep shown) {
-    const bool repeats = model_.encoder_recomputes;
-    switch (step.type()) {
-      case MetaStepType::LOAD_DATA:
-        activations_ += pixel_bytes(model_.spec, model_.shape);
-        return note(0, shown);
-      case MetaStepType::PREPROCESS_FORWARD:
-        note(encoder_.forward.peak, shown);
-        activations_ +=
-            repeats ? encoder_.output_bytes : encoder_.forward.change - pixel_bytes(model_.spec, model_.shape);
-        return;
-      case MetaStepType::PREPROCESS_BACKWARD: {
-        HeldState& held = held_.at(schedule_.num_stages());
-        held.before_weight_grads();
-        const std::int64_t saved = encoder_.forward.change - encoder_.output_bytes;
-        note(repeats ? std::max(encoder_.forward.peak, saved + encoder_.backward.peak) : encoder_.backward.peak, shown);
-        activations_ += repeats ? -pixel_bytes(model_.spec, model_.shape) : -saved;
-        activations_ += held.trained_gradients();
-        return note(0, shown);
-      }
-      case MetaStepType::PREPROCESS_BACKWARD_INPUT: {
-        const std::int64_t saved = encoder_.forward.change - encoder_.output_bytes;
-        const std::int64_t peak = encoder_.backward_input.peak;
-        note(repeats ? std::max(encoder_.forward.peak, saved + peak) : peak, shown);
-        activations_ += encoder_.backward_input.change;
-        if (repeats) activations_ += saved - pixel_bytes(model_.spec, model_.shape);
-        return;
-      }
-      case MetaStepType::PREPROCESS_BACKWARD_WEIGHT: {
-        HeldState& held = held_.at(schedule_.num_stages());
-        held.before_weight_grads();
-        apply(encoder_.backward_weight, shown);
-        activations_ += held.trained_gradients();
-        return note(0, shown);
-      }
-      case MetaStepType::SEND_DATA:
-        activations_ -= pixel_bytes(model_.spec, model_.shape);
-        return;
-      case MetaStepType::SEND_FEATURES:
-        activations_ -= encoder_.output_bytes;
-        return;
-      default:
-        activations_ -= hidden_bytes(model_.spec, model_.spec.first_stage_layer(), model_.shape);
-    }
+  EncoderMemory::Note encoder_note(std::string name) {
+    return [this, name = std::move(name)](std::int64_t extra, bool extra_is_gradients) {
+      note(extra, extra_is_gradients, [&] { return name; });
+    };
   }
 
   /// A transport has copied what is sent when it returns. What is part of a batch is kept until the batch is complete,
@@ -191,7 +123,7 @@ class RankWalk {
     for (const MetaStep sub : steps_.sub_steps_of(batch)) {
       const bool is_receive = sub.type() == MetaStepType::RECV_FORWARD || sub.type() == MetaStepType::RECV_BACKWARD;
       receives = receives || is_receive;
-      is_receive ? post(sub.peer().value) : void(batched_ += sent_bytes(sub));
+      is_receive ? post(sub) : void(batched_ += sent_bytes(sub));
     }
     if (!receives) activations_ -= std::exchange(batched_, 0);
   }
@@ -204,20 +136,19 @@ class RankWalk {
 
   void forward(MetaStep step, MetaStep shown) {
     const StageMemory& memory = stage(step);
-    take(upstream(step));
+    take_input(step);
     apply(memory.forward, shown);
-    if (memory.input_held == HeldUntil::kForward) release(upstream(step));
+    if (memory.input_held == HeldUntil::kForward) release_input(step);
   }
 
   void backward(MetaStep step, MetaStep shown) {
     const StageMemory& memory = stage(step);
     const bool whole = step.type() == MetaStepType::BACKWARD;
-    take(downstream(step));
+    if (is_remote(downstream(step))) buffers_.take(downstream(step), boundary(step, true));
     if (whole) held(step).before_weight_grads();
     apply(whole ? memory.backward : memory.backward_input, shown);
-    if (memory.input_held == HeldUntil::kBackward) release(upstream(step));
-    if ((whole ? memory.gradient_held : memory.divided_gradient_held) == HeldUntil::kBackward)
-      release(downstream(step));
+    if (memory.input_held == HeldUntil::kBackward) release_input(step);
+    if ((whole ? memory.gradient_held : memory.divided_gradient_held) == HeldUntil::kBackward) release_gradient(step);
   }
 
   /// Two threads: at worst, both halves are at their peaks at once.
@@ -236,13 +167,13 @@ class RankWalk {
     const StageMemory& memory = stage(step);
     held(step).before_weight_grads();
     apply(memory.backward_weight, shown);
-    if (memory.divided_gradient_held == HeldUntil::kWeight) release(downstream(step));
+    if (memory.divided_gradient_held == HeldUntil::kWeight) release_gradient(step);
   }
 
-  /// The first stage gets features of the rank that encodes the microbatch.
+  /// The first stage gets features, or images, of the rank that loads the microbatch.
+  bool is_fed(MetaStep step) const { return step.stage_value() == 0 && encoder_; }
   int upstream(MetaStep step) const {
-    const bool fed = step.stage_value() == 0 && model_.spec.transposed_layers >= 0;
-    if (fed) return mpipe_owner(step.microbatch_value(), schedule_.pp(), schedule_.num_microbatches);
+    if (is_fed(step)) return mpipe_owner(step.microbatch_value(), schedule_.pp(), schedule_.num_microbatches);
     return links_.upstream(step.stage_value(), step.microbatch_value());
   }
   int downstream(MetaStep step) const { return links_.downstream(step.stage_value(), step.microbatch_value()); }
@@ -250,7 +181,8 @@ class RankWalk {
   HeldState& held(MetaStep step) { return held_.at(step.stage_value()); }
 
   const StageMemory& stage(MetaStep step) {
-    const StageEnds ends{is_remote(upstream(step)), is_remote(downstream(step))};
+    StageEnds ends{is_remote(upstream(step)), is_remote(downstream(step))};
+    ends.images_given = is_fed(step) && model_.spec.transposed_layers < 0 && !ends.input_received;
     const auto key = std::make_tuple(step.stage_value(), ends.input_received, ends.gradient_received);
     const auto found = stages_.find(key);
     if (found != stages_.end()) return found->second;
@@ -258,16 +190,25 @@ class RankWalk {
     return stages_.emplace(key, stage_memory(model_.spec, range, model_.shape, ends)).first->second;
   }
 
-  void post(int peer) {
-    PeerBuffers& buffers = buffers_[peer];
-    buffers.most_in_use = std::max(buffers.most_in_use, ++buffers.in_use);
-    buffers.most_posted = std::max(buffers.most_posted, ++buffers.posted);
+  void post(MetaStep receive) {
+    const bool gradient = receive.type() == MetaStepType::RECV_BACKWARD;
+    buffers_.post(receive.peer().value, boundary(receive, gradient), boundary_aux_bytes(model_.spec, false));
   }
-  void take(int peer) {
-    if (is_remote(peer)) --buffers_[peer].posted;
+  /// Bytes of what comes into a stage, or of the gradient that does.
+  std::int64_t boundary(MetaStep step, bool gradient) const {
+    const StageRange range = model_.range_of(step.stage_value());
+    return hidden_bytes(model_.spec, gradient ? range.last_layer : range.first_layer, model_.shape);
   }
-  void release(int peer) {
-    if (is_remote(peer)) --buffers_[peer].in_use;
+  void take_input(MetaStep forward) {
+    if (!is_remote(upstream(forward))) return;
+    is_fed(forward) ? encoder_->take(upstream(forward)) : buffers_.take(upstream(forward), boundary(forward, false));
+  }
+  void release_input(MetaStep step) {
+    if (!is_remote(upstream(step))) return;
+    is_fed(step) ? encoder_->release(upstream(step)) : buffers_.release(upstream(step), boundary(step, false));
+  }
+  void release_gradient(MetaStep step) {
+    if (is_remote(downstream(step))) buffers_.release(downstream(step), boundary(step, true));
   }
 
   void apply(const StepMemory& step, MetaStep shown) {
@@ -287,12 +228,20 @@ class RankWalk {
       unsharded += held.unsharded();
       gradients += held.gradients();
     }
-    const std::int64_t activations = activations_ + (extra_is_gradients ? 0 : extra);
-    const std::int64_t sum = unsharded + gradients + batch_ + activations;
+    std::int64_t activations = activations_ + (extra_is_gradients ? 0 : extra);
+    std::int64_t kept = 0;
+    if (encoder_) {
+      unsharded += encoder_->unsharded();
+      gradients += encoder_->gradients();
+      activations += encoder_->activations();
+      kept = encoder_->kept_gradients();
+    }
+    const std::int64_t sum = unsharded + gradients + kept + batch_ + activations;
     if (sum <= peak_) return;
     peak_ = sum;
     memory_.unsharded = unsharded;
     memory_.step_gradients = gradients;
+    memory_.encoder_gradients = kept;
     memory_.batch = batch_;
     memory_.activations = activations;
     memory_.peak_step = name();
@@ -319,11 +268,10 @@ class RankWalk {
   PipelineRank rank_;
   const RankSteps& steps_;
   StageLinks links_;
-  std::int64_t hidden_bytes_;
   std::map<int, HeldState> held_;  ///< by stage
   std::map<std::tuple<int, bool, bool>, StageMemory> stages_;
-  StageMemory encoder_;                 ///< what MPipe runs outside of the stages
-  std::map<int, PeerBuffers> buffers_;  ///< by pipeline rank
+  std::optional<EncoderMemory> encoder_;  ///< what MPipe runs outside of the stages
+  PeerBuffers buffers_;
   std::int64_t batch_ = 0;
   std::int64_t activations_ = 0;
   std::int64_t batched_ = 0;  ///< of activations_: sent in a batch that may not be complete
@@ -353,6 +301,8 @@ MemoryModel memory_model(const JobConfig& job, const ModelSpec& spec, std::vecto
   model.experts.count = mesh.size(MeshAxis::kExpert);
   model.expert_shard_count = mesh.size(MeshAxis::kExpertShard);
   model.reduce_bytes = bytes_of(job.precision.reduce);
+  model.reduces_every_microbatch = job.fsdp.reduce == "microbatch";
+  model.loads_by_schedule = job.mpipe.enabled;
   model.encoder_recomputes = job.mpipe.backward == "recompute";
   return model;
 }

@@ -24,6 +24,8 @@ struct MemoryModel {
   int expert_shard_count = 1;                 ///< ranks that share the parameters of these experts
   int expert_shard = 0;                       ///< which of them
   std::int64_t reduce_bytes = 4;              ///< of an element of a gradient that travels
+  bool reduces_every_microbatch = false;      ///< fsdp.reduce: microbatch
+  bool loads_by_schedule = false;             ///< mpipe: images are loaded by the schedule's steps
   bool encoder_recomputes = false;            ///< mpipe.backward: recompute
 
   StageRange range_of(int stage) const;
@@ -46,9 +48,11 @@ struct RankMemory {
   // within a step, at its peak
   std::int64_t unsharded = 0;       ///< whole parameters that were gathered
   std::int64_t step_gradients = 0;  ///< gradients that are not there between steps, and reductions under way
-  std::int64_t batch = 0;           ///< token ids and labels
-  std::int64_t activations = 0;     ///< saved, queued, on their way, and the temporaries of the step
-  std::string peak_step;            ///< where that is: "3F4"
+  /// MPipe: gradients of the encoder by single microbatches, kept to be folded, and the fold.
+  std::int64_t encoder_gradients = 0;
+  std::int64_t batch = 0;        ///< token ids, labels and images
+  std::int64_t activations = 0;  ///< saved, queued, on their way, and the temporaries of the step
+  std::string peak_step;         ///< where that is: "3F4"
   /// Receive buffers of the pipeline's edges. They are no tensors, and are kept from step to step.
   std::int64_t buffers = 0;
   /// The most that a swap has in its tier at once. No part of the sums below.
@@ -57,7 +61,7 @@ struct RankMemory {
   std::int64_t optimizer() const { return masters + moments; }
   std::int64_t tensors_between_steps() const { return parameters + masters + moments + tables + gradients; }
   std::int64_t tensors_at_peak() const {
-    return tensors_between_steps() + unsharded + step_gradients + batch + activations;
+    return tensors_between_steps() + unsharded + step_gradients + encoder_gradients + batch + activations;
   }
   std::int64_t total() const { return tensors_at_peak() + buffers; }
 };

@@ -8,8 +8,6 @@ void check_supported(const JobConfig& job) {
   const auto refuse = [](bool asked, const char* key, const char* instead) {
     if (asked) throw_error("{} is not supported by this version of ppctl; {}", key, instead);
   };
-  refuse(job.mpipe.enabled && job.fsdp.reduce == "microbatch" && job.parallel.dp_shard > 1,
-         "mpipe with fsdp.reduce: microbatch", "set fsdp.reduce: step");
   refuse(job.device != "cpu", "device: cuda", "set device: cpu");
 }
 

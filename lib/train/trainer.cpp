@@ -89,7 +89,10 @@ void Trainer::train_step() {
   tied_->sum_grads(deadline());
   part_.save_ready = !store_ || store_->ready();
   part_.memory_mib = resident_mib();
-  if (memory_) part_.memory = memory_->part(executor_->receive_buffer_bytes());
+  if (memory_) {
+    const std::size_t encoder_bytes = encoder_ ? encoder_->receive_buffer_bytes() : 0;
+    part_.memory = memory_->part(executor_->receive_buffer_bytes() + encoder_bytes);
+  }
   part_.stop_requested = options_.stop_requested && options_.stop_requested();
   post_validation_ ? end_step_optimistically(lr, start) : end_step(lr, start);
 }

@@ -205,7 +205,13 @@ void Trainer::connect_encoder() {
   };
   encoder_ = std::make_unique<TransposedEncoder>(schedule_, pipeline_ranks_, model_->encoder(), load,
                                                  axes_->along(MeshAxis::kPipeline), options);
-  if (fsdp_ && model_->encoder() != nullptr) encoder_->set_shard(*fsdp_, encoder_stage());
+  if (!fsdp_ || model_->encoder() == nullptr) return;
+  if (job_.fsdp.reduce != "microbatch") return encoder_->set_shard(*fsdp_, encoder_stage());
+  std::vector<at::Tensor> gradients;
+  for (const GroupShard* shard : model_->encoder_shards()) {
+    if (options.trains && shard->trainable()) gradients.push_back(shard->flat_grad());
+  }
+  encoder_->set_shard(*fsdp_, encoder_stage(), std::move(gradients));
 }
 
 std::int64_t Trainer::total_steps() const {

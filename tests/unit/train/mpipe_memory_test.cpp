@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include "support/images_job.hpp"
+#include "support/train_run.hpp"
+
+namespace ppctl {
+namespace {
+
+using Sets = std::vector<std::string>;
+
+struct Case {
+  const char* name;
+  int ranks;
+  Sets sets;
+};
+
+/// Every way of MPipe: which layers, when, what is kept, and what else takes memory beside it.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> result = {
+      {"Plain", 4, {}},
+      {"PlainSplitWithinTheTower", 2, {"parallel.pp=2", "pipeline.layers=[3, 9]"}},
+      {"All", 4, {"mpipe={}"}},
+      {"AllBeforeBody", 4, {"mpipe={mode: before_body}"}},
+      {"Some", 4, {"mpipe={layers: 2}"}},
+      {"SomeBeforeBody", 2, {"mpipe={layers: 2, mode: before_body}", "parallel.pp=2"}},
+      {"DataAlone", 4, {"mpipe={layers: 0}"}},
+      {"DataAloneBeforeBody", 2, {"mpipe={layers: 0, mode: before_body}", "parallel.pp=2"}},
+      {"Recomputed", 4, {"mpipe={backward: recompute}"}},
+      {"RecomputedSomeBeforeBody", 4, {"mpipe={backward: recompute, layers: 2, mode: before_body}"}},
+      {"Frozen", 4, {"mpipe={}", "model.encoder=frozen"}},
+      {"FrozenBeforeBody", 4, {"mpipe={mode: before_body}", "model.encoder=frozen"}},
+      {"FewerMicrobatchesThanRanks", 4, {"mpipe={}", "batch.global_size=4"}},
+      {"ZbH1", 4, {"mpipe={}", "pipeline.schedule=zb_h1"}},
+      {"Interleaved", 2, {"mpipe={}", "pipeline.schedule=interleaved_1f1b", "parallel.pp=2"}},
+      {"Swapped", 4, {"mpipe={}", "swap={layers: all}"}},
+      {"RecomputedBody", 4, {"mpipe={}", "recompute=full"}},
+      {"Sharded", 4, {"mpipe={}", "parallel.pp=2", "parallel.dp_shard=2"}},
+      {"ShardedEveryMicrobatch", 4, {"mpipe={}", "parallel.pp=2", "parallel.dp_shard=2", "fsdp.reduce=microbatch"}},
+  };
+  return result;
+}
+
+class PlannedMemoryOfMpipe : public testing::TestWithParam<Case> {};
+
+TEST_P(PlannedMemoryOfMpipe, IsWhatARunTakes) {
+  const test::TemporaryFolder folder;
+  const TrainResult result = test::run_job(test::images_job(folder, GetParam().sets)).result;
+  ASSERT_EQ(result.planned_memory.size(), static_cast<std::size_t>(GetParam().ranks));
+  for (std::size_t rank = 0; rank < result.planned_memory.size(); ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const RankMemory& plan = result.planned_memory[rank];
+    const MemoryPart& measured = result.measured_memory[rank];
+    EXPECT_EQ(measured.between_steps, static_cast<double>(plan.tensors_between_steps()));
+    const auto peak = static_cast<double>(plan.tensors_at_peak());
+    EXPECT_NEAR(measured.peak, peak, 0.02 * peak) << "planned at " << plan.peak_step;
+    EXPECT_EQ(measured.buffers, static_cast<double>(plan.buffers));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, PlannedMemoryOfMpipe, testing::ValuesIn(cases()),
+                         [](const auto& test_case) { return std::string(test_case.param.name); });
+
+}  // namespace
+}  // namespace ppctl
