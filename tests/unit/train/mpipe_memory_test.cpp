@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "support/divided_encoder.hpp"
 #include "support/images_job.hpp"
 #include "support/train_run.hpp"
 
@@ -42,10 +43,8 @@ const std::vector<Case>& cases() {
 
 class PlannedMemoryOfMpipe : public testing::TestWithParam<Case> {};
 
-TEST_P(PlannedMemoryOfMpipe, IsWhatARunTakes) {
-  const test::TemporaryFolder folder;
-  const TrainResult result = test::run_job(test::images_job(folder, GetParam().sets)).result;
-  ASSERT_EQ(result.planned_memory.size(), static_cast<std::size_t>(GetParam().ranks));
+void expect_as_planned(const TrainResult& result, int num_ranks) {
+  ASSERT_EQ(result.planned_memory.size(), static_cast<std::size_t>(num_ranks));
   for (std::size_t rank = 0; rank < result.planned_memory.size(); ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
     const RankMemory& plan = result.planned_memory[rank];
@@ -54,6 +53,26 @@ TEST_P(PlannedMemoryOfMpipe, IsWhatARunTakes) {
     const auto peak = static_cast<double>(plan.tensors_at_peak());
     EXPECT_NEAR(measured.peak, peak, 0.02 * peak) << "planned at " << plan.peak_step;
     EXPECT_EQ(measured.buffers, static_cast<double>(plan.buffers));
+  }
+}
+
+TEST_P(PlannedMemoryOfMpipe, IsWhatARunTakes) {
+  const test::TemporaryFolder folder;
+  expect_as_planned(test::run_job(test::images_job(folder, GetParam().sets)).result, GetParam().ranks);
+}
+
+/// What the queue keeps then is most of what there is.
+TEST(PlannedMemoryOfMpipeHalves, IsWhatARunTakesWithAllWeightHalvesAtTheEndOfTheStep) {
+  const test::TemporaryFolder folder;
+  for (const Sets& sets :
+       {Sets{"mpipe={mode: before_body}"}, Sets{"mpipe={mode: before_body, backward: recompute}"},
+        Sets{"mpipe={mode: before_body, layers: 2}", "parallel.pp=2"},
+        Sets{"mpipe={mode: before_body}", "parallel.pp=2", "parallel.dp_shard=2"},
+        Sets{"mpipe={mode: before_body}", "parallel.pp=2", "parallel.dp_shard=2", "fsdp.reduce=microbatch"}}) {
+    SCOPED_TRACE(fmt::format("{}, {}", sets.front(), sets.back()));
+    const JobConfig job = test::images_job(folder, sets);
+    const Schedule schedule = test::with_divided_encoder(schedule_of_job(job));
+    expect_as_planned(test::run_job_on(job, schedule).result, job.world_size());
   }
 }
 
