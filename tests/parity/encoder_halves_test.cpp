@@ -1,6 +1,7 @@
 // MPipe with the encoder's backward in halves, all of whose weight halves wait until the end of a step.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -60,6 +61,16 @@ TEST(EncoderInHalves, GivesTheBitsOfOneRankWithShardedParametersAndOverSeveralBa
   EXPECT_EQ(run_divided(mpipe_job(sharded + Sets{"parallel.pp=2", "mpipe.backward=recompute"})).numbers(), alone);
   const Sets batches = {"accumulate=2"};
   EXPECT_EQ(run_divided(mpipe_job(batches + Sets{"parallel.pp=2"})).numbers(), numbers_alone(batches));
+}
+
+TEST(EncoderInHalves, HasNoBackwardAtAllWhereTheTowerIsNotTrained) {
+  for (const char* trained : {"model.encoder=frozen", "model.encoder=projector_only"}) {
+    const JobConfig job = mpipe_job({"parallel.pp=2", trained});
+    EXPECT_EQ(run_job(job).numbers(), numbers_alone({trained})) << trained;
+    for (const RankSteps& rank : schedule_of_job(job).ranks) {
+      EXPECT_TRUE(std::ranges::none_of(rank.steps, [](MetaStep step) { return takes_feature_grads(step.type()); }));
+    }
+  }
 }
 
 std::string exported_weights(JobConfig job, bool divided) {
