@@ -117,6 +117,7 @@ CostModel costs_of(const BubbleCase& bench) {
                             .activation_bytes = static_cast<double>(stage.activation_bytes)});
   }
   costs.offload_gbps = bench.offload_gbps;
+  costs.pairs_in_turns = true;
   if (bench.encoder) {
     costs.encoder_forward_ms = bench.encoder->forward_ms;
     costs.encoder_dx_ms = bench.encoder->dx_ms;

@@ -94,6 +94,7 @@ void Executor::run_steps(const RankProgram& program, const std::function<bool()>
 void Executor::begin_steps() {
   alive_chunks_ = 0;
   in_pair_ = false;
+  early_.begin({});
   router_.begin_step();
   for (const auto& stage : stages_) stage->begin_step(microbatches_);
   if (hooks_.preprocess != nullptr) hooks_.preprocess->begin_step(microbatches_);
@@ -101,10 +102,12 @@ void Executor::begin_steps() {
 
 void Executor::run_from(const RankProgram& program, std::size_t first) {
   program_ = &program;
-  for (std::size_t i = first; i < program.rank.steps.size(); ++i) {
-    show_status(program.texts[i]);
-    run_step(program.rank.steps[i]);
+  for (step_index_ = first; step_index_ < program.rank.steps.size(); ++step_index_) {
+    if (early_.has_started(step_index_)) continue;
+    show_status(program.texts[step_index_]);
+    run_step(program.rank.steps[step_index_]);
   }
+  early_.begin({});
 }
 
 std::size_t Executor::run_optimistic_part(const std::function<bool()>& validate) {
@@ -169,7 +172,7 @@ Executor::Handler Executor::default_handler(MetaStepType type) {
     case MetaStepType::BATCH_SEND_RECV:
       return &Executor::run_batch;
     case MetaStepType::OVERLAP_B_F:
-      return &Executor::run_sub_steps;
+      return &Executor::run_pair_in_turns;
     case MetaStepType::UNSHARD:
     case MetaStepType::RESHARD:
     case MetaStepType::REDUCE_GRAD:
@@ -195,12 +198,6 @@ TensorList Executor::wait_for_inputs(MetaStep step) {
   return inputs;
 }
 
-void Executor::await_inputs(MetaStep step) {
-  WaitSpan wait;
-  router_.await_inputs(step, Deadline::after_seconds(options_.timeout_s), status_, &wait);
-  note_wait(step, wait);
-}
-
 void Executor::note_wait(MetaStep step, const WaitSpan& wait) {
   if (wait.end == 0) return;
   result_.times[static_cast<std::size_t>(step.microbatch().value)].wait += wait.end - wait.start;
@@ -214,25 +211,20 @@ void Executor::await_parameters(MetaStep step) {
   hooks_.shard->before_compute(step.stage(), makes_weight_grads);
 }
 
+Nanoseconds Executor::begin_compute(MetaStep step) {
+  await_parameters(step);
+  const Nanoseconds start = monotonic_now();
+  if (in_pair_) {
+    const std::lock_guard lock(pair_mutex_);
+    if (pair_start_ == 0) pair_start_ = start;
+  }
+  return start;
+}
+
 void Executor::note_compute(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end) {
   if (!in_pair_) result_.busy += end - start;
   const bool overlapped = in_pair_ && kind == EventKind::kBackward;
   record(overlapped ? EventKind::kOverlapped : kind, step, start, end);
-}
-
-// What both sub-steps wait for is here before either begins: a batch may bring the inputs of both, and shards are
-// gathered in one order on all ranks.
-void Executor::run_pair(MetaStep pair, const PairRunner& run_both) {
-  const auto sub_steps = program_->rank.sub_steps_of(pair);
-  PPCTL_CHECK(pair.type() == MetaStepType::OVERLAP_B_F && sub_steps.size() == 2, "a pair of {} sub-steps",
-              sub_steps.size());
-  for (const MetaStep sub_step : sub_steps) await_inputs(sub_step);
-  for (const MetaStep sub_step : sub_steps) await_parameters(sub_step);
-  const Nanoseconds start = monotonic_now();
-  in_pair_ = true;
-  run_both([&] { run_step(sub_steps[0]); }, [&] { run_step(sub_steps[1]); });
-  in_pair_ = false;
-  result_.busy += monotonic_now() - start;
 }
 
 void Executor::run_forward_step(MetaStep step) {
@@ -248,8 +240,7 @@ void Executor::run_forward_step(MetaStep step) {
     note_wait(step, wait);
     num_features_ = inputs.size() - before;
   }
-  await_parameters(step);
-  const Nanoseconds start = monotonic_now();
+  const Nanoseconds start = begin_compute(step);
   TensorList outputs = stage.forward(microbatch, std::move(inputs));
   const Nanoseconds end = monotonic_now();
   result_.times[static_cast<std::size_t>(microbatch)].forward += end - start;
@@ -262,8 +253,7 @@ void Executor::run_backward_step(MetaStep step) {
   const int microbatch = step.microbatch().value;
   const bool whole = step.type() == MetaStepType::BACKWARD;
   TensorList output_grads = wait_for_inputs(step);
-  await_parameters(step);
-  const Nanoseconds start = monotonic_now();
+  const Nanoseconds start = begin_compute(step);
   TensorList input_grads = whole ? stage.backward(microbatch, std::move(output_grads))
                                  : stage.backward_input(microbatch, std::move(output_grads));
   const Nanoseconds end = monotonic_now();
@@ -274,8 +264,7 @@ void Executor::run_backward_step(MetaStep step) {
 }
 
 void Executor::run_backward_weight(MetaStep step) {
-  await_parameters(step);
-  const Nanoseconds start = monotonic_now();
+  const Nanoseconds start = begin_compute(step);
   stage_of(step).backward_weight(step.microbatch().value);
   const Nanoseconds end = monotonic_now();
   result_.times[static_cast<std::size_t>(step.microbatch().value)].backward += end - start;
@@ -394,7 +383,7 @@ void Executor::run_preprocess(MetaStep step) {
 
 void Executor::record(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end, PipelineRank peer) {
   if (!options_.record_spans) return;
-  const std::uint8_t lane = in_pair_ && kind == EventKind::kForward ? 1 : 0;
+  const std::uint8_t lane = in_pair_ && step.type() == MetaStepType::FORWARD ? 1 : 0;
   const std::lock_guard lock(pair_mutex_);
   result_.spans.push_back({start, end, kind, lane, step.stage(), step.microbatch(), peer});
 }

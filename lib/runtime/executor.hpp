@@ -6,11 +6,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/transport.hpp"
+#include "runtime/early_transfers.hpp"
 #include "runtime/optimistic_part.hpp"
 #include "runtime/pipeline_stage.hpp"
 #include "runtime/rank_program.hpp"
@@ -35,8 +37,9 @@ struct ExecutorOptions {
 /// them, with a deadline. Stages of the same rank hand tensors over without communication. That a send is complete is
 /// waited for when its edge needs the buffer again, or at the end of the step.
 ///
-/// The two sub-steps of OVERLAP_B_F run one after the other, unless a custom function runs them at once
-/// (StepContext::run_pair, overlapped_pairs.hpp): then two threads are here for as long as that takes.
+/// The two halves of OVERLAP_B_F run one after the other, first that whose inputs are here, unless a custom function
+/// runs them at once (StepContext::run_pair, overlapped_pairs.hpp): then two threads are here for as long as that
+/// takes. Each half begins when its own inputs are here, and what it makes leaves when it ends (pair_transfers.hpp).
 ///
 /// The schedule must be executable (lower_schedule) and proved (verify_schedule). Methods are for one thread; run and
 /// run_forward are COLLECTIVE over the ranks of the pipeline. When a step throws, the error is thrown on with rank,
@@ -97,6 +100,11 @@ class Executor {
   void run_batch(MetaStep step);
   void run_sub_steps(MetaStep step);
   void run_pair(MetaStep pair, const PairRunner& run_both);
+  void run_pair_in_turns(MetaStep pair);
+  /// The halves of a pair whose parameters are here: the backward and the forward.
+  std::span<const MetaStep> begin_pair(MetaStep pair);
+  /// Runs a half and starts the transfers that waited for it.
+  void run_half(MetaStep half);
   void run_shard(MetaStep step);
   void run_swap(MetaStep step);
   void run_preprocess(MetaStep step);
@@ -107,9 +115,10 @@ class Executor {
 
   PipelineStage& stage_of(MetaStep step) const;
   TensorList wait_for_inputs(MetaStep step);
-  void await_inputs(MetaStep step);
   void await_parameters(MetaStep step);
   void note_wait(MetaStep step, const WaitSpan& wait);
+  /// Waits for parameters; when the step's compute starts.
+  Nanoseconds begin_compute(MetaStep step);
   /// Notes a span of compute, outside of a pair also as busy time.
   void note_compute(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end);
   void give_outputs(MetaStep step, TensorList tensors);
@@ -137,9 +146,12 @@ class Executor {
   // of the step that runs
   std::vector<Microbatch> microbatches_;
   const RankProgram* program_ = nullptr;  ///< whose sub-steps composites mean
+  std::size_t step_index_ = 0;            ///< of the step that runs, in program_
   std::int64_t step_number_ = 0;
-  std::mutex pair_mutex_;  ///< over what both threads of a pair write: spans, chunks alive, hooks of shards
-  bool in_pair_ = false;
+  EarlyTransfers early_;
+  std::mutex pair_mutex_;       ///< over what both threads of a pair write: spans, chunks alive, hooks of shards
+  bool in_pair_ = false;        ///< two threads run a pair
+  Nanoseconds pair_start_ = 0;  ///< when the first of its halves began to compute; 0: none has
   int alive_chunks_ = 0;
   std::atomic<std::size_t> num_features_ = 0;  ///< tensors that a stage takes besides those of the stage before it
   std::string status_;             ///< "step 12, 3F4"; keeps its capacity, so that a step formats and allocates nothing

@@ -151,6 +151,7 @@ OverlapMeasurement combine(const OverlapCase& bench, Nanoseconds origin, const s
   const double exchanges_ms = 2.0 * static_cast<double>(bench.layers.size()) * bench.exchange_ms;
   OverlapMeasurement result;
   result.pipelines.resize(static_cast<std::size_t>(bench.ep));
+  std::vector<std::vector<std::vector<Interval>>> computed_by_rank(result.pipelines.size());
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     RankReport report = RankReport::unpack(reports[rank]);
     result.wall_ms = std::max(result.wall_ms, ms(report.end));
@@ -158,12 +159,15 @@ OverlapMeasurement combine(const OverlapCase& bench, Nanoseconds origin, const s
     step.spans = std::move(report.spans);
     std::vector<Interval> computed;
     for (const TimedUnit::Span& span : report.computed) computed.push_back({ms(span.start), ms(span.end)});
-    auto& ranks = result.pipelines[rank % static_cast<std::size_t>(bench.ep)].ranks;
+    const std::size_t pipeline = rank % result.pipelines.size();
+    auto& ranks = result.pipelines[pipeline].ranks;
     ranks.push_back(step.events(origin));
     result.exchange.add(exchange_exposure(ranks.back(), exchanges_ms, computed));
+    computed_by_rank[pipeline].push_back(std::move(computed));
   }
-  for (Timeline& pipeline : result.pipelines) {
-    result.p2p.add(p2p_exposure(bench.schedule.placement, bench.schedule.num_microbatches, pipeline, bench.message_ms));
+  for (std::size_t i = 0; i < result.pipelines.size(); ++i) {
+    result.p2p.add(p2p_exposure(bench.schedule.placement, bench.schedule.num_microbatches, result.pipelines[i],
+                                bench.message_ms, computed_by_rank[i]));
   }
   return result;
 }

@@ -14,8 +14,9 @@ namespace ppctl {
 /// as long as this object, in the first one's thread-local state (gradient mode, memory meter, threads of an operator).
 /// Exchanges that go through overlap() are hidden under the compute of the other side.
 ///
-/// How many exchanges a stage has is learnt from its first pair: where one side has none, nobody waits for it, and
-/// where neither has any, the two run one after the other, since ranks fill the cores and there is nothing to hide.
+/// A half begins when its inputs are here and sends when it is done; in between it may wait for the other one at a
+/// meeting. How many exchanges a stage has is learnt from its first pair: where one side has none, nobody waits for it,
+/// and where neither has any, the two run one after the other, since ranks fill the cores and there is nothing to hide.
 /// When one side fails, the transport is aborted, so that the other one, which may wait for another rank, ends with it.
 ///
 /// Gives the bits of pairs that run one after the other: a forward and a backward of different microbatches write

@@ -11,6 +11,15 @@ void write_texts(RankProgram& program) {
   for (const MetaStep step : program.rank.steps) program.texts.push_back(format_step(program.rank, step));
 }
 
+void find_transfers(RankProgram& program) {
+  std::vector<PairTransfer> transfers;
+  for (std::size_t i = 0; i < program.rank.steps.size(); ++i) {
+    if (program.rank.steps[i].type() != MetaStepType::OVERLAP_B_F) continue;
+    find_pair_transfers(program.rank, i, transfers);
+    if (!transfers.empty()) program.transfers.emplace(i, transfers);
+  }
+}
+
 bool belongs_to_forward(MetaStepType type) {
   switch (type) {
     case MetaStepType::FORWARD:
@@ -33,8 +42,9 @@ bool belongs_to_forward(MetaStepType type) {
 }  // namespace
 
 RankProgram whole_program(const Schedule& schedule, PipelineRank rank) {
-  RankProgram program{schedule.ranks.at(static_cast<std::size_t>(rank.value)), {}};
+  RankProgram program{schedule.ranks.at(static_cast<std::size_t>(rank.value)), {}, {}};
   write_texts(program);
+  find_transfers(program);
   return program;
 }
 

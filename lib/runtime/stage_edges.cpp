@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <array>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -11,12 +12,24 @@
 
 namespace ppctl {
 
-/// The request of a batch, known to its receives before it is started.
-struct BatchRequest : Request {
-  RequestPtr started;
+/// The request of a batch, known to its receives before it is started. Two of them may be waited for by two threads.
+class BatchRequest final : public Request {
+ public:
+  void set(RequestPtr started) { started_ = std::move(started); }
 
-  bool test() override { return started->test(); }
-  void wait(Deadline deadline, std::string_view context) override { started->wait(deadline, context); }
+  bool test() override {
+    // Where another thread waits for it, it is not complete yet, or that thread will say so.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    return lock.owns_lock() && started_->test();
+  }
+  void wait(Deadline deadline, std::string_view context) override {
+    const std::lock_guard lock(mutex_);
+    started_->wait(deadline, context);
+  }
+
+ private:
+  std::mutex mutex_;  ///< held while a thread waits: its deadline bounds the other's wait for the lock
+  RequestPtr started_;
 };
 
 namespace {
@@ -60,6 +73,8 @@ TensorList to_tensors(const EdgeMessage& message) {
 }
 
 }  // namespace
+
+bool PendingTensors::test() { return batch_ ? batch_->test() : receiver_->test(tag_); }
 
 TensorList PendingTensors::wait(Deadline deadline, std::string_view context) {
   if (batch_) batch_->wait(deadline, context);
@@ -130,7 +145,7 @@ void StageEdges::begin_batch() {
 void StageEdges::start_batch() {
   PPCTL_CHECK(in_batch_, "no batch was begun");
   in_batch_ = false;
-  batch_request_->started = transport_.start_batch(std::exchange(batch_, {}));
+  batch_request_->set(transport_.start_batch(std::exchange(batch_, {})));
   keep({std::exchange(batch_request_, nullptr), std::exchange(batch_tensors_, {})});
 }
 

@@ -11,7 +11,7 @@
 
 namespace ppctl {
 
-struct BatchRequest;
+class BatchRequest;
 
 /// A list of tensors on its way from a stage to the next (activations) or to the one before (gradients).
 struct Transfer {
@@ -25,11 +25,13 @@ struct Transfer {
 class PendingTensors {
  public:
   PendingTensors() = default;
-  PendingTensors(EdgeReceiver& receiver, std::int64_t tag, int peer, std::shared_ptr<Request> batch)
+  PendingTensors(EdgeReceiver& receiver, std::int64_t tag, int peer, std::shared_ptr<BatchRequest> batch)
       : receiver_(&receiver), tag_(tag), peer_(peer), batch_(std::move(batch)) {}
 
   bool valid() const { return receiver_ != nullptr; }
   int peer() const { return peer_; }
+  /// Whether they are here. Never blocks. REQUIRES: valid().
+  bool test();
   /// Blocks until the tensors are there and gives them; empty afterwards. They own their memory. Throws Error that
   /// names rank and peer, and says `context`, when the deadline passes or the peer died.
   TensorList wait(Deadline deadline, std::string_view context);
@@ -38,10 +40,11 @@ class PendingTensors {
   EdgeReceiver* receiver_ = nullptr;
   std::int64_t tag_ = 0;
   int peer_ = -1;
-  std::shared_ptr<Request> batch_;  ///< that the receive is part of; null for a receive of its own
+  std::shared_ptr<BatchRequest> batch_;  ///< that the receive is part of; null for a receive of its own
 };
 
-/// All edges between this rank and the other ranks of its pipeline. Number, types and shapes of the tensors may change
+/// All edges between this rank and the other ranks of its pipeline. For one thread, except that receives may be waited
+/// for by several at once, and beside all other calls. Number, types and shapes of the tensors may change
 /// with every message; an undefined tensor travels as a flag. Types: float32, float64, bfloat16, int64, uint8; others
 /// are an Error.
 class StageEdges {

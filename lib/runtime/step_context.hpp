@@ -39,8 +39,9 @@ class StepContext {
   void run_default();
   /// Runs a step, usually a sub-step, as the executor would: with its own kind's custom function where there is one.
   void run(MetaStep step);
-  /// Of OVERLAP_B_F: waits until the inputs and the parameters of both sub-steps are here, then hands them over. What
-  /// runs at once must not touch the context.
+  /// Of OVERLAP_B_F: waits until the parameters of both halves are here, then hands the halves over. Each waits for its
+  /// inputs on the thread that runs it, and starts the sends that wait for it alone. What runs at once must not touch
+  /// the context.
   void run_pair(const PairRunner& run_both);
 
   /// What the step consumes: forward inputs of FORWARD, output gradients of BACKWARD and BACKWARD_INPUT (waits for a

@@ -69,20 +69,21 @@ TensorRouter::Slot* TensorRouter::input_slot(MetaStep compute) {
   return at_end ? nullptr : &incoming_[index(kind, stage, compute.microbatch().value)];
 }
 
-void TensorRouter::await_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait) {
+bool TensorRouter::has_inputs(MetaStep compute) {
   Slot* slot = input_slot(compute);
-  if (slot == nullptr || !slot->pending.valid()) return;
-  wait->peer = PipelineRank(slot->pending.peer());
-  wait->start = monotonic_now();
-  slot->tensors = slot->pending.wait(deadline, context);
-  slot->full = true;
-  wait->end = monotonic_now();
+  return slot == nullptr || slot->full || (slot->pending.valid() && slot->pending.test());
 }
 
 TensorList TensorRouter::take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait) {
   Slot* slot = input_slot(compute);
   if (slot == nullptr) return {};
-  await_inputs(compute, deadline, context, wait);
+  if (slot->pending.valid()) {
+    wait->peer = PipelineRank(slot->pending.peer());
+    wait->start = monotonic_now();
+    slot->tensors = slot->pending.wait(deadline, context);
+    slot->full = true;
+    wait->end = monotonic_now();
+  }
   PPCTL_CHECK(slot->full, "{}: nobody gave its {}", format_step(compute),
               compute.type() == MetaStepType::FORWARD ? "inputs" : "output gradients");
   slot->full = false;

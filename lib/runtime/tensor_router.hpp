@@ -27,7 +27,8 @@ struct WaitSpan {
 
 /// Brings each stage's outputs to the stage that consumes them: within the rank by handing them over, between ranks
 /// over edges. One slot for each kind (activations, gradients), stage of this rank and microbatch. One thread, except
-/// that forward and backward of a pair may run at once: they touch slots of different kinds.
+/// that forward and backward of a pair may take and give at once, beside a transfer of either: all these touch
+/// different slots.
 class TensorRouter {
  public:
   TensorRouter(const Schedule& schedule, const PipelineRanks& ranks, int tag_space);
@@ -38,8 +39,8 @@ class TensorRouter {
   /// The inputs of a compute step: handed over already, or received; waits for them. `wait` gets how long.
   /// `context` says what the rank is doing, for the message of a wait that fails.
   TensorList take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait);
-  /// Waits for them without taking them: take_inputs then gives them at once.
-  void await_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait);
+  /// Whether take_inputs would not have to wait. Never blocks.
+  bool has_inputs(MetaStep compute);
   /// Hands a compute step's outputs to the next stage of this rank, or keeps them for their send.
   void give_outputs(MetaStep compute, TensorList tensors);
 

@@ -49,6 +49,9 @@ struct CostModel {
   std::vector<LinkOverride> link_overrides;
   double overlap_factor =
       1.0;  ///< an OVERLAP_B_F costs this share of its B and F one after the other (less hidden exchange)
+  /// How the halves of a pair without exchanges share their rank. false, as papers count: at once, so that both end
+  /// when the pair does; true, as Executor runs them: one after the other.
+  bool pairs_in_turns = false;
   double offload_gbps = 0;        ///< 10^9 bits a second to and from host memory, each way; 0: unlimited
   double load_data_ms = 0;        ///< LOAD_DATA of one microbatch
   double encoder_forward_ms = 0;  ///< PREPROCESS_FORWARD of one microbatch
@@ -65,11 +68,6 @@ CostModel uniform_costs(int num_stages, const StageCosts& stage, double p2p_ms =
 /// whose times and bytes, except output_bytes, are scaled so that the sum over stages stays. Stage s of the result
 /// takes the shape of the stage that covers its place. REQUIRES: costs.stages is not empty, num_stages >= 1.
 CostModel resplit_costs(const CostModel& costs, int num_stages);
-
-/// Milliseconds of an overlapped pair, times overlap_factor. Where the numbers of exchanges are known, its two halves
-/// take turns at each of them as CommComputeOverlap has them do, with compute divided evenly between exchanges; else it
-/// is B + F − hidden, where each half hides its exchange beside the other's compute.
-double overlapped_pair_ms(const CostModel& costs, const StageCosts& backward, const StageCosts& forward);
 
 /// The forward of a microbatch through all stages, and the encoder where MPipe has it outside of them.
 double whole_forward_ms(const CostModel& costs);

@@ -96,13 +96,16 @@ bool SimulationEngine::run_step(int rank, MetaStep step) {
   if (is_compute(step.type())) return run_compute(rank, step);
   if (is_p2p(step.type())) {
     ++calls_;
-    post_p2p(rank, step);
+    post_p2p(rank, step, transfer_time(rank));
     return true;
   }
   if (step.type() == MetaStepType::BATCH_SEND_RECV) {
     ++calls_;
     ++batches_;
-    for (const MetaStep sub : schedule_.ranks[static_cast<std::size_t>(rank)].sub_steps_of(step)) post_p2p(rank, sub);
+    const double time = transfer_time(rank);
+    for (const MetaStep sub : schedule_.ranks[static_cast<std::size_t>(rank)].sub_steps_of(step)) {
+      post_p2p(rank, sub, time);
+    }
     return true;
   }
   if (step.type() == MetaStepType::OVERLAP_B_F) return run_overlapped(rank, step);
@@ -114,6 +117,7 @@ bool SimulationEngine::run_compute(int rank, MetaStep step) {
   const StageRoute& route = routes_.at(step.stage().value, step.microbatch().value);
   double start = state(rank).now;
   if (!inputs_ready(rank, step, route, &start)) return false;
+  wait_for_parameters(rank, step.stage().value, &start);
   begin_work(rank, start);
   if (step.type() == MetaStepType::FORWARD) add_chunk(rank, route.activation_bytes);
   const double duration = compute_ms(step.type(), route);
@@ -122,51 +126,6 @@ bool SimulationEngine::run_compute(int rank, MetaStep step) {
   me.now = start + duration;
   record(rank, start, me.now, event_kind(step.type()), step, 0);
   finish_compute(rank, step, route, me.now);
-  return true;
-}
-
-bool SimulationEngine::run_overlapped(int rank, MetaStep composite) {
-  const auto subs = schedule_.ranks[static_cast<std::size_t>(rank)].sub_steps_of(composite);
-  double start = state(rank).now;
-  // All inputs are looked at before any wait is counted: the composite is tried again from its beginning.
-  for (const MetaStep sub : subs) {
-    check_step(rank, sub);
-    double ignored = start;
-    const bool was_started = std::exchange(state(rank).started, false);
-    const bool ready = inputs_ready(rank, sub, routes_.at(sub.stage().value, sub.microbatch().value), &ignored);
-    state(rank).started = was_started;
-    if (!ready) return false;
-  }
-  StageCosts backward{.forward_ms = 0, .dx_ms = 0, .dw_ms = 0};
-  StageCosts forward{.forward_ms = 0, .dx_ms = 0, .dw_ms = 0};
-  for (const MetaStep sub : subs) {
-    const StageRoute& route = routes_.at(sub.stage().value, sub.microbatch().value);
-    inputs_ready(rank, sub, route, &start);
-    const StageCosts& stage = costs_.stages[static_cast<std::size_t>(sub.stage().value)];
-    if (sub.type() == MetaStepType::FORWARD) {
-      add_chunk(rank, route.activation_bytes);
-      forward.forward_ms += stage.forward_ms;
-      forward.forward_exchange_ms += stage.forward_exchange_ms;
-      forward.exchanges += stage.exchanges;
-    } else {
-      if (sub.type() != MetaStepType::BACKWARD_WEIGHT) {
-        backward.dx_ms += stage.dx_ms;
-        backward.exchanges += stage.exchanges;
-        backward.backward_exchange_ms += std::min(stage.backward_exchange_ms, compute_ms(sub.type(), route));
-      }
-      if (sub.type() != MetaStepType::BACKWARD_INPUT) backward.dw_ms += stage.dw_ms;
-    }
-  }
-  begin_work(rank, start);
-  RankState& me = state(rank);
-  const double duration = overlapped_pair_ms(costs_, backward, forward);
-  me.busy += duration;
-  me.now = start + duration;
-  for (const MetaStep sub : subs) {
-    const bool is_forward = sub.type() == MetaStepType::FORWARD;
-    record(rank, start, me.now, is_forward ? EventKind::kForward : EventKind::kOverlapped, sub, is_forward ? 1 : 0);
-    finish_compute(rank, sub, routes_.at(sub.stage().value, sub.microbatch().value), me.now);
-  }
   return true;
 }
 
@@ -213,22 +172,23 @@ bool SimulationEngine::inputs_ready(int rank, MetaStep step, const StageRoute& r
     input = &gradients_[cell(stage, microbatch)];
     peer = route.next;
   }
-  RankState& me = state(rank);
   if (input != nullptr) {
     if (*input == kUnset) {
-      me.waiting_for = input;
+      state(rank).waiting_for = input;
       return false;
     }
     if (*input > *start) wait_until(rank, *input, peer, step, start);
   }
-  if (!unsharded_.empty()) {
-    const double ready = unsharded_[parameter_slot(rank, stage)];
-    if (ready > *start) {
-      if (me.started) me.wait_collective += ready - *start;
-      *start = ready;
-    }
-  }
   return true;
+}
+
+void SimulationEngine::wait_for_parameters(int rank, int stage, double* start) {
+  if (unsharded_.empty()) return;
+  const double ready = unsharded_[parameter_slot(rank, stage)];
+  if (ready <= *start) return;
+  RankState& me = state(rank);
+  if (me.started) me.wait_collective += ready - *start;
+  *start = ready;
 }
 
 void SimulationEngine::wait_until(int rank, double time, int peer, MetaStep step, double* start) {
@@ -265,7 +225,7 @@ void SimulationEngine::finish_compute(int rank, MetaStep step, const StageRoute&
       if (route.next == rank) {
         arrive(to, rank, end);
       } else {
-        send(to, rank, route.next, route.to_next, step);
+        send(to, rank, route.next, route.to_next, end, step);
       }
     }
     return;
@@ -277,7 +237,7 @@ void SimulationEngine::finish_compute(int rank, MetaStep step, const StageRoute&
   if (route.previous == rank) {
     arrive(to, rank, end);
   } else {
-    send(to, rank, route.previous, route.to_previous, step);
+    send(to, rank, route.previous, route.to_previous, end, step);
   }
 }
 

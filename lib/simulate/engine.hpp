@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "schedule/pair_transfers.hpp"
+#include "simulate/overlapped_pair.hpp"
 #include "simulate/routes.hpp"
 #include "simulate/simulate.hpp"
 
@@ -64,24 +67,39 @@ class SimulationEngine {
   void advance(int rank);
   bool run_step(int rank, MetaStep step);
   bool run_compute(int rank, MetaStep step);
-  bool run_overlapped(int rank, MetaStep composite);
   bool run_other(int rank, MetaStep step);
 
   /// Whether what `step` needs has been sent; raises *start to when it may start, and counts the wait once the rank has
   /// started.
   bool inputs_ready(int rank, MetaStep step, const StageRoute& route, double* start);
+  /// The same of the parameters, whose gather has been started.
+  void wait_for_parameters(int rank, int stage, double* start);
   bool mail_ready(int rank, MailKind kind, int microbatch, double* start);
   void wait_until(int rank, double time, int peer, MetaStep step, double* start);
   void begin_work(int rank, double start);
   void finish_compute(int rank, MetaStep step, const StageRoute& route, double end);
 
-  void post_p2p(int rank, MetaStep step);
-  /// Starts a message now and wakes its receiver.
-  void send(double* cell, int from, int to, TransferCosts costs, MetaStep step);
+  /// `time`: when the rank posts it.
+  void post_p2p(int rank, MetaStep step, double time);
+  /// Starts a message and wakes its receiver.
+  void send(double* cell, int from, int to, TransferCosts costs, double time, MetaStep step);
   void start_transfer(double* cell, int from, int to, TransferCosts costs, double time, MetaStep step);
   /// Rendezvous: the second of send and receive starts the transfer.
-  void join_transfer(double* cell, int from, int to, TransferCosts costs, MetaStep step);
+  void join_transfer(double* cell, int from, int to, TransferCosts costs, double time, MetaStep step);
   void arrive(double* cell, int to, double time);
+
+  // engine_pairs.cpp: overlapped pairs.
+  bool run_overlapped(int rank, MetaStep pair);
+  /// When both halves of a pair can start, without counting a wait; false where one cannot yet.
+  bool halves_ready(int rank, std::span<const MetaStep> halves, PairHalves* ready);
+  PairTimes time_pair(std::span<const MetaStep> halves, double now, PairHalves ready) const;
+  /// Counts what a pair's rank waits for messages, and returns the part that lies between its halves.
+  double count_pair_waits(int rank, std::span<const MetaStep> halves, double now, const PairTimes& times);
+  int input_peer(MetaStep half, const StageRoute& route) const;
+  /// When the transfers behind a pair start.
+  void note_pair_transfers(int rank, const PairTimes& times);
+  /// When the rank starts the transfer that it has come to.
+  double transfer_time(int rank);
 
   // engine_lanes.cpp: what runs beside the compute thread.
   void run_collective(int rank, MetaStep step);
@@ -121,6 +139,9 @@ class SimulationEngine {
   std::vector<Mailbox> mail_;
   int mail_stage_ = -1;                           ///< the stage that takes the features
   std::vector<std::vector<PeerWait>> far_waits_;  ///< by rank: waits for ranks that are no neighbours
+  /// By rank: transfers behind its last pair that start before the end of that, by index of their steps.
+  std::vector<std::vector<std::pair<std::size_t, double>>> early_;
+  std::vector<PairTransfer> pair_transfers_;  ///< scratch
   std::vector<int> runnable_;
   std::int64_t messages_ = 0;
   std::int64_t calls_ = 0;

@@ -31,7 +31,7 @@ MetaStep end_of(MetaStep step, bool sends) {
 
 }  // namespace
 
-void SimulationEngine::post_p2p(int rank, MetaStep step) {
+void SimulationEngine::post_p2p(int rank, MetaStep step, double time) {
   check_step(rank, step);
   const int stage = step.stage().value;
   const int microbatch = step.microbatch().value;
@@ -48,32 +48,29 @@ void SimulationEngine::post_p2p(int rank, MetaStep step) {
   const StageRoute& producer = routes_.at(forward ? consumer - 1 : consumer + 1, microbatch);
   const TransferCosts& costs = forward ? producer.to_next : producer.to_previous;
   if (sends) {
-    send(to, producer_rank, route.rank, costs, step);
+    send(to, producer_rank, route.rank, costs, time, step);
   } else if (!first_side_.empty()) {
-    join_transfer(to, producer_rank, route.rank, costs, step);
+    join_transfer(to, producer_rank, route.rank, costs, time, step);
   }
 }
 
-void SimulationEngine::send(double* cell, int from, int to, TransferCosts costs, MetaStep step) {
+void SimulationEngine::send(double* cell, int from, int to, TransferCosts costs, double time, MetaStep step) {
   ++messages_;
-  const double now = state(from).now;
   if (first_side_.empty()) {
-    start_transfer(cell, from, to, costs, now, step);
+    start_transfer(cell, from, to, costs, time, step);
   } else {
-    join_transfer(cell, from, to, costs, step);
+    join_transfer(cell, from, to, costs, time, step);
   }
 }
 
-void SimulationEngine::join_transfer(double* cell, int from, int to, TransferCosts costs, MetaStep step) {
+void SimulationEngine::join_transfer(double* cell, int from, int to, TransferCosts costs, double time, MetaStep step) {
   const bool forward = cell >= activations_.data() && cell < activations_.data() + activations_.size();
   const std::size_t index = forward ? static_cast<std::size_t>(cell - activations_.data())
                                     : activations_.size() + static_cast<std::size_t>(cell - gradients_.data());
-  const bool sends = step.type() == MetaStepType::SEND_FORWARD || step.type() == MetaStepType::SEND_BACKWARD;
-  const double now = state(sends ? from : to).now;
   if (first_side_[index] == kUnset) {
-    first_side_[index] = now;
+    first_side_[index] = time;
   } else {
-    start_transfer(cell, from, to, costs, std::max(now, first_side_[index]), step);
+    start_transfer(cell, from, to, costs, std::max(time, first_side_[index]), step);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "simulate/overlapped_pair.hpp"
 
 namespace ppctl {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "schedule/links.hpp"
 #include "schedule/mpipe_options.hpp"
+#include "schedule/pair_transfers.hpp"
 #include "schedule/text.hpp"
 #include "simulate/encoder_memory.hpp"
 #include "simulate/held_state.hpp"
@@ -39,10 +40,13 @@ class RankWalk {
   RankMemory run() {
     for (const auto& [stage, held] : held_) held.add_to(memory_);
     if (encoder_) encoder_->add_to(memory_);
-    for (const MetaStep step : steps_.steps) {
+    for (std::size_t i = 0; i < steps_.steps.size(); ++i) {
+      const MetaStep step = steps_.steps[i];
       if (step.type() == MetaStepType::BATCH_SEND_RECV) {
-        batch_send_recv(step);
+        batch_send_recv(step, i);
       } else if (step.type() == MetaStepType::OVERLAP_B_F) {
+        find_pair_transfers(steps_, i, early_);
+        std::erase_if(early_, [](const PairTransfer& early) { return early.halves == (kBackwardHalf | kForwardHalf); });
         overlapped_pair(step);
       } else {
         walk(step, step);
@@ -117,15 +121,33 @@ class RankWalk {
 
   /// A transport has copied what is sent when it returns. What is part of a batch is kept until the batch is complete,
   /// receives included, which the next send finds out.
-  void batch_send_recv(MetaStep batch) {
+  void batch_send_recv(MetaStep batch, std::size_t index) {
     activations_ -= std::exchange(batched_, 0);
+    const bool is_early = std::ranges::find(early_, index, &PairTransfer::step) != early_.end();
     bool receives = false;
     for (const MetaStep sub : steps_.sub_steps_of(batch)) {
-      const bool is_receive = sub.type() == MetaStepType::RECV_FORWARD || sub.type() == MetaStepType::RECV_BACKWARD;
+      const bool is_receive = is_receive_step(sub);
       receives = receives || is_receive;
-      is_receive ? post(sub) : void(batched_ += sent_bytes(sub));
+      if (!is_receive) batched_ += sent_bytes(sub);
+      if (is_receive && !is_early) post(sub);
     }
     if (!receives) activations_ -= std::exchange(batched_, 0);
+  }
+
+  /// A batch that starts when half of the pair in front of it has ended takes its buffers while that of the other half's
+  /// input may still be in use.
+  void post_early(std::uint8_t half) {
+    for (const PairTransfer& transfer : early_) {
+      const MetaStep step = steps_.steps[transfer.step];
+      if (transfer.halves != half || step.type() != MetaStepType::BATCH_SEND_RECV) continue;
+      for (const MetaStep sub : steps_.sub_steps_of(step)) {
+        if (is_receive_step(sub)) post(sub);
+      }
+    }
+  }
+
+  static bool is_receive_step(MetaStep step) {
+    return step.type() == MetaStepType::RECV_FORWARD || step.type() == MetaStepType::RECV_BACKWARD;
   }
 
   std::int64_t sent_bytes(MetaStep send) {
@@ -160,7 +182,11 @@ class RankWalk {
       if (!is_forward) held(sub).before_weight_grads();
     }
     note(both, pair);
-    for (const MetaStep sub : steps_.sub_steps_of(pair)) walk(sub, pair);
+    const auto halves = steps_.sub_steps_of(pair);
+    post_early(kForwardHalf);
+    walk(halves[0], pair);
+    post_early(kBackwardHalf);
+    walk(halves[1], pair);
   }
 
   void backward_weight(MetaStep step, MetaStep shown) {
@@ -272,6 +298,7 @@ class RankWalk {
   std::map<std::tuple<int, bool, bool>, StageMemory> stages_;
   std::optional<EncoderMemory> encoder_;  ///< what MPipe runs outside of the stages
   PeerBuffers buffers_;
+  std::vector<PairTransfer> early_;  ///< behind the last pair
   std::int64_t batch_ = 0;
   std::int64_t activations_ = 0;
   std::int64_t batched_ = 0;  ///< of activations_: sent in a batch that may not be complete

@@ -56,17 +56,29 @@ bool has_remote_input(const Placement& placement, int num_microbatches, const Ti
   return rank_of(stage) != rank_of(sender);
 }
 
-/// Time that is covered by any of the intervals.
-double covered(std::vector<Interval> intervals) {
+/// The same stretches of time, in order and without overlaps.
+std::vector<Interval> merged(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::start_ms);
-  double sum = 0;
-  double end = -1;
+  std::vector<Interval> result;
   for (const Interval& interval : intervals) {
-    const double start = std::max(interval.start_ms, end);
-    if (interval.end_ms > start) sum += interval.end_ms - start;
-    end = std::max(end, interval.end_ms);
+    if (result.empty() || interval.start_ms > result.back().end_ms) {
+      result.push_back(interval);
+    } else {
+      result.back().end_ms = std::max(result.back().end_ms, interval.end_ms);
+    }
   }
-  return sum;
+  return result;
+}
+
+/// What is left of an interval outside of `intervals`, which are in order and do not overlap.
+double length_outside(Interval of, std::span<const Interval> intervals) {
+  if (of.end_ms <= of.start_ms) return 0;
+  double length = of.end_ms - of.start_ms;
+  const auto first = std::ranges::lower_bound(intervals, of.start_ms, {}, &Interval::end_ms);
+  for (auto it = first; it != intervals.end() && it->start_ms < of.end_ms; ++it) {
+    length -= std::max(0.0, std::min(it->end_ms, of.end_ms) - std::max(it->start_ms, of.start_ms));
+  }
+  return length;
 }
 
 /// The steps of a rank's steady state.
@@ -79,10 +91,21 @@ std::vector<TimelineEvent> steady_work(const std::vector<TimelineEvent>& rank) {
   return work;
 }
 
-double time_of(const std::vector<TimelineEvent>& work) {
+/// Time of the steps of a rank, without that in which it did nothing but wait for the inputs of half of a pair.
+double time_of(const std::vector<TimelineEvent>& work, const std::vector<TimelineEvent>& rank,
+               std::span<const Interval> computed) {
   std::vector<Interval> intervals;
   for (const TimelineEvent& event : work) intervals.push_back({event.start_ms, event.end_ms});
-  return covered(std::move(intervals));
+  double time = 0;
+  for (const Interval& interval : merged(std::move(intervals))) {
+    time += interval.end_ms - interval.start_ms;
+    for (const TimelineEvent& event : rank) {
+      if (event.kind != EventKind::kWait) continue;
+      time -= length_outside({std::max(event.start_ms, interval.start_ms), std::min(event.end_ms, interval.end_ms)},
+                             computed);
+    }
+  }
+  return time;
 }
 
 }  // namespace
@@ -103,12 +126,16 @@ SteadyState steady_state(const std::vector<TimelineEvent>& rank) {
   return {*begin, end};
 }
 
-Exposure p2p_exposure(const Placement& placement, int num_microbatches, const Timeline& timeline, double message_ms) {
+Exposure p2p_exposure(const Placement& placement, int num_microbatches, const Timeline& timeline, double message_ms,
+                      std::span<const std::vector<Interval>> computed) {
   const std::map<MessageKey, double> sends = find_sends(timeline);
   Exposure exposure;
-  for (const auto& rank : timeline.ranks) {
+  for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
+    const auto& rank = timeline.ranks[r];
+    const std::span<const Interval> computes = computed.empty() ? std::span<const Interval>() : computed[r];
     const SteadyState steady = steady_state(rank);
     const Starts starts(rank);
+    std::vector<Interval> waits;
     for (const TimelineEvent& event : rank) {
       if (event.start_ms < steady.begin_ms || event.end_ms > steady.end_ms) continue;
       const int stage = event.stage.value;
@@ -119,9 +146,12 @@ Exposure p2p_exposure(const Placement& placement, int num_microbatches, const Ti
         const bool gradient = forward == starts.forward.end() || forward->second < event.start_ms;
         const auto sent = sends.find({gradient, gradient ? stage + 1 : stage - 1, event.microbatch.value});
         if (sent == sends.end()) continue;
-        exposure.exposed_ms += std::max(0.0, event.end_ms - std::max(event.start_ms, sent->second));
+        const double start = std::max(event.start_ms, sent->second);
+        if (start < event.end_ms) waits.push_back({start, event.end_ms});
       }
     }
+    // Both halves of a pair may wait at once.
+    for (const Interval& wait : merged(std::move(waits))) exposure.exposed_ms += length_outside(wait, computes);
   }
   return exposure;
 }
@@ -135,7 +165,7 @@ Exposure exchange_exposure(const std::vector<TimelineEvent>& rank, double exchan
     compute_ms +=
         std::max(0.0, std::min(interval.end_ms, steady.end_ms) - std::max(interval.start_ms, steady.begin_ms));
   }
-  return {exchange_ms * static_cast<double>(work.size()), std::max(0.0, time_of(work) - compute_ms)};
+  return {exchange_ms * static_cast<double>(work.size()), std::max(0.0, time_of(work, rank, computed) - compute_ms)};
 }
 
 Exposure exchange_exposure(const std::vector<TimelineEvent>& rank, double exchange_ms,
@@ -146,7 +176,7 @@ Exposure exchange_exposure(const std::vector<TimelineEvent>& rank, double exchan
     const StageCompute& stage = compute[static_cast<std::size_t>(event.stage.value)];
     compute_ms += is_forward(event) ? stage.forward_ms : stage.backward_ms;
   }
-  return {exchange_ms * static_cast<double>(work.size()), std::max(0.0, time_of(work) - compute_ms)};
+  return {exchange_ms * static_cast<double>(work.size()), std::max(0.0, time_of(work, rank, {}) - compute_ms)};
 }
 
 }  // namespace ppctl

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "topology/placement.hpp"
@@ -43,11 +44,14 @@ struct StageCompute {
 /// The messages between stages that the ranks of a schedule receive in their steady states, each of which takes
 /// `message_ms` from its send to its arrival. Exposed is what a rank waits for one after it was sent (or, in a
 /// simulation with rendezvous, after it started): before that it waits for the sender's work. Takes measured and
-/// simulated timelines of whole forwards and backwards.
-Exposure p2p_exposure(const Placement& placement, int num_microbatches, const Timeline& timeline, double message_ms);
+/// simulated timelines of whole forwards and backwards. `computed`, by rank and in order, is when a rank computed while
+/// half of a pair of it waited, which is then not exposed; the waits of a simulation have none of that.
+Exposure p2p_exposure(const Placement& placement, int num_microbatches, const Timeline& timeline, double message_ms,
+                      std::span<const std::vector<Interval>> computed = {});
 
 /// The exchanges inside of a rank's forwards and backwards in its steady state, `exchange_ms` in each of them. Exposed
-/// is the time of these steps in which the rank did not compute: `computed` says when it did, in order.
+/// is the time of these steps in which the rank neither computed nor waited for the input of one: `computed` says when
+/// it computed, in order.
 Exposure exchange_exposure(const std::vector<TimelineEvent>& rank, double exchange_ms,
                            const std::vector<Interval>& computed);
 /// The same of a simulated rank, whose steps compute for as long as `compute` says, by stage.

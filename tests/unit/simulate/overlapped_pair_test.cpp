@@ -1,3 +1,5 @@
+#include "simulate/overlapped_pair.hpp"
+
 #include <gtest/gtest.h>
 
 #include "arch/family.hpp"
@@ -51,6 +53,51 @@ TEST(OverlappedPair, WithoutNumbersOfExchangesHidesAllThatTheOtherSidesComputeCa
   EXPECT_DOUBLE_EQ(overlapped_pair_ms({}, b, f), 16 + 8 + (12 - 8));
   b.exchanges = 4;  // of one side alone
   EXPECT_DOUBLE_EQ(overlapped_pair_ms({}, b, f), 16 + 8 + (12 - 8));
+}
+
+TEST(OverlappedPair, StartsEachHalfWhenItsOwnInputIsThere) {
+  const StageCosts b = backward(16, 4, 1);
+  const StageCosts f = forward(8, 4, 1);
+  // The forward's first piece lies beside the wait for the backward's gradient and the launch of its first exchange.
+  PairTimes times = time_overlapped_pair({}, b, f, 10, {11, 5});
+  EXPECT_EQ(times.start.forward, 10);
+  EXPECT_EQ(times.start.backward, 11);
+  EXPECT_EQ(times.end.backward, 34) << "as if both had been there at 10";
+  // From 12 on there is nothing to do before the gradient comes; its first exchange is then shown.
+  times = time_overlapped_pair({}, b, f, 10, {15, 5});
+  EXPECT_FALSE(times.forward_starts_last());
+  EXPECT_EQ(times.idle_from, 12);
+  EXPECT_EQ(times.end.backward, 34 + 3 + 1);
+  // Without the forward, the backward gets no further than its first meeting.
+  times = time_overlapped_pair({}, b, f, 10, {5, 13});
+  EXPECT_TRUE(times.forward_starts_last());
+  EXPECT_EQ(times.idle_from, 10);
+  EXPECT_EQ(times.end.backward, 34 + 3);
+}
+
+TEST(OverlappedPair, EndsItsForwardFirst) {
+  // Compute in turns until 22 and 20; the backward has one exchange less before its last piece of 4 ms.
+  const PairTimes times = time_overlapped_pair({}, backward(16, 4, 1), forward(8, 4, 1), 0, {});
+  EXPECT_EQ(times.end.backward, 24);
+  EXPECT_EQ(times.end.forward, 21);
+}
+
+TEST(OverlappedPair, WithoutExchangesRunsTheHalfWhoseInputIsHereFirst) {
+  CostModel costs;
+  costs.pairs_in_turns = true;
+  const StageCosts b = backward(4, 0, 0);
+  const StageCosts f = forward(2, 0, 0);
+  PairTimes times = time_overlapped_pair(costs, b, f, 10, {});
+  EXPECT_EQ(times.end.backward, 14);
+  EXPECT_EQ(times.end.forward, 16);
+  times = time_overlapped_pair(costs, b, f, 10, {13, 10});
+  EXPECT_EQ(times.end.forward, 12);
+  EXPECT_EQ(times.idle_from, 12);
+  EXPECT_EQ(times.end.backward, 17);
+  // Where neither is here, the backward's is waited for.
+  times = time_overlapped_pair(costs, b, f, 10, {13, 11});
+  EXPECT_EQ(times.end.backward, 17);
+  EXPECT_EQ(times.end.forward, 19);
 }
 
 TEST(OverlappedPair, HasTheExchangesOfLayersWithExpertsOverTheLinkOfThePlan) {

@@ -124,6 +124,54 @@ TEST(Simulate, RunsAnOverlappedPairInOneStepThatHidesTheExchange) {
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).wall_ms, 6 - 0.75);
 }
 
+TEST(Simulate, SendsWhatEachHalfOfAPairMakesWhenThatHalfEnds) {
+  // The middle one of three ranks runs [1B0 1F1], 2 and 1 ms in turns, the backward first.
+  Schedule schedule;
+  schedule.placement = Placement(PlacementKind::kLoop, 3, 1);
+  schedule.num_microbatches = 2;
+  schedule.ranks.resize(3);
+  auto& first = schedule.ranks[0].steps;
+  auto& last = schedule.ranks[2].steps;
+  for (const int m : {0, 1}) {
+    first.push_back(step(MetaStepType::FORWARD, 0, m));
+    first.push_back(message(MetaStepType::SEND_FORWARD, 0, m, 1));
+    last.push_back(message(MetaStepType::RECV_FORWARD, 2, m, 1));
+    last.push_back(step(MetaStepType::FORWARD, 2, m));
+    last.push_back(step(MetaStepType::BACKWARD, 2, m));
+    last.push_back(message(MetaStepType::SEND_BACKWARD, 2, m, 1));
+  }
+  for (const int m : {0, 1}) {
+    first.push_back(message(MetaStepType::RECV_BACKWARD, 0, m, 1));
+    first.push_back(step(MetaStepType::BACKWARD, 0, m));
+  }
+  RankSteps& middle = schedule.ranks[1];
+  middle.steps = {message(MetaStepType::RECV_FORWARD, 1, 0, 0), step(MetaStepType::FORWARD, 1, 0),
+                  message(MetaStepType::SEND_FORWARD, 1, 0, 2), message(MetaStepType::RECV_BACKWARD, 1, 0, 2),
+                  message(MetaStepType::RECV_FORWARD, 1, 1, 0)};
+  const std::vector<MetaStep> pair = {step(MetaStepType::BACKWARD, 1, 0), step(MetaStepType::FORWARD, 1, 1)};
+  middle.push_composite(MetaStepType::OVERLAP_B_F, pair);
+  middle.steps.insert(middle.steps.end(),
+                      {message(MetaStepType::SEND_BACKWARD, 1, 0, 0), message(MetaStepType::SEND_FORWARD, 1, 1, 2),
+                       message(MetaStepType::RECV_BACKWARD, 1, 1, 2), step(MetaStepType::BACKWARD, 1, 1),
+                       message(MetaStepType::SEND_BACKWARD, 1, 1, 0)});
+  CostModel costs = uniform_costs(3, {});
+  const auto start_of = [&](int rank, EventKind kind, int microbatch) {
+    const Simulation simulation = simulate(schedule, costs, {.timeline = true});
+    for (const TimelineEvent& event : simulation.timeline.ranks[static_cast<std::size_t>(rank)]) {
+      if (event.kind == kind && event.microbatch.value == microbatch) return event.start_ms;
+    }
+    return -1.0;
+  };
+  // At once: the backward's input comes at 5, both end at 8.
+  EXPECT_EQ(start_of(0, EventKind::kBackward, 0), 8);
+  EXPECT_EQ(start_of(2, EventKind::kForward, 1), 8);
+  // In turns: the forward, whose input is here, from 2 to 3, the backward from 5 to 7.
+  costs.pairs_in_turns = true;
+  EXPECT_EQ(start_of(0, EventKind::kBackward, 0), 7);
+  EXPECT_EQ(start_of(2, EventKind::kForward, 1), 5);
+  EXPECT_EQ(simulate(schedule, costs).ranks[1].busy_ms, 1 + 2 + 1 + 2);
+}
+
 TEST(Simulate, HoldsAComputeStepUntilItsStageIsUnsharded) {
   Schedule schedule;
   schedule.placement = Placement(PlacementKind::kLoop, 1, 2);

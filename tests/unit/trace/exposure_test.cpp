@@ -66,6 +66,30 @@ TEST(P2pExposure, CountsWaitsOnlySinceTheMessageWasSent) {
   EXPECT_EQ(exposure.exposed_ms, 0.5);
 }
 
+TEST(ExchangeExposure, LeavesOutWaitsForTheInputOfAHalf) {
+  // The pair of 10 ms computes for 7 ms; for 2 of the others, beside no compute, its forward waits for its input.
+  const std::vector<TimelineEvent> rank{event(EventKind::kOverlapped, 0, 10, 0, 0),
+                                        event(EventKind::kWait, 0, 4, 0, 1, 1), event(kF, 4, 8, 0, 1, 1)};
+  EXPECT_EQ(exchange_exposure(rank, 2.0, std::vector<Interval>{{1, 3}, {4, 9}}).exposed_ms, 1);
+}
+
+TEST(P2pExposure, CountsWaitsOfBothHalvesOfAPairOnceAndNotBesideCompute) {
+  // Rank 0 of one stage a rank. Both halves of its pair wait from 5 on, the backward until 6 and the forward, beside
+  // the backward's compute, until 8.
+  Timeline timeline;
+  timeline.ranks = {
+      {},
+      {event(kF, 0, 1, 1, 0), event(kB, 1, 2, 1, 0), event(EventKind::kWait, 5, 6, 1, 1),
+       event(EventKind::kOverlapped, 6, 9, 1, 1), event(EventKind::kWait, 5, 8, 1, 2, 1), event(kF, 8, 9, 1, 2, 1)},
+      {}};
+  timeline.ranks[0] = {event(EventKind::kSend, 5, 5, 0, 2)};
+  timeline.ranks[2] = {event(kB, 3, 4, 2, 1), event(EventKind::kSend, 5, 5, 2, 1)};
+  const Placement placement(PlacementKind::kLoop, 3, 1);
+  EXPECT_EQ(p2p_exposure(placement, 3, timeline, 2.0).exposed_ms, 3);
+  const std::vector<std::vector<Interval>> computed{{}, {{0, 2}, {6.5, 9}}, {}};
+  EXPECT_EQ(p2p_exposure(placement, 3, timeline, 2.0, computed).exposed_ms, 1.5);
+}
+
 TEST(P2pExposure, KnowsThatStagesOfOneRankSendNothing) {
   Timeline timeline;
   timeline.ranks = {{event(kF, 0, 1, 0, 0), event(kF, 1, 2, 1, 0), event(kB, 2, 3, 1, 0), event(kB, 3, 4, 0, 0),
