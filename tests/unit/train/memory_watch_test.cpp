@@ -180,7 +180,9 @@ TEST(MemoryWatch, PlansABoundWhereTheHalvesOfAPairRunAtOnce) {
         // Some tensors of a few bytes are in no plan.
         EXPECT_LE(measured.peak, 1.02 * static_cast<double>(plan.tensors_at_peak())) << plan.peak_step;
         EXPECT_GE(measured.peak, 0.5 * static_cast<double>(plan.tensors_at_peak())) << plan.peak_step;
-        EXPECT_EQ(measured.buffers, static_cast<double>(plan.buffers));
+        // Batches take their buffers when half of a pair has ended, whichever that is.
+        EXPECT_LE(measured.buffers, static_cast<double>(plan.buffers));
+        EXPECT_GE(measured.buffers, 0.5 * static_cast<double>(plan.buffers));
       }
     }
   }
