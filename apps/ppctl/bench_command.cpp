@@ -82,8 +82,9 @@ void add_bubbles(CLI::App& bench, ChosenCommand& chosen) {
       "not");
   command.add("encoder-scale", "0", "X",
               "An encoder in front of the stages takes X times what a stage takes (without --stage-scale); 0: none");
-  command.add("encoder", "first_stage,before_body,just_in_time", "PLACE[,PLACE...]",
-              "Where it runs: in the first stage, or by MPipe on all ranks, before and after the body or in its gaps");
+  command.add("encoder", "first_stage,split,before_body,just_in_time", "PLACE[,PLACE...]",
+              "Where it runs: in the first stage, split evenly over all stages as layers can at best come near, or by "
+              "MPipe on all ranks, before and after the body or in its gaps");
   command.add("steps", "5", "N", "Steps to measure; the shortest counts");
   command.add("format", "text", "text|json", "What to print");
   command.add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");

@@ -27,13 +27,14 @@ int microbatches(const std::string& text, int pp) {
 }
 
 /// Where an encoder in front of the stages runs.
-enum class EncoderPlace : std::uint8_t { kNone, kFirstStage, kBeforeBody, kJustInTime };
+enum class EncoderPlace : std::uint8_t { kNone, kFirstStage, kSplit, kBeforeBody, kJustInTime };
 
 EncoderPlace encoder_place(const std::string& name) {
   if (name == "first_stage") return EncoderPlace::kFirstStage;
+  if (name == "split") return EncoderPlace::kSplit;
   if (name == "before_body") return EncoderPlace::kBeforeBody;
   if (name == "just_in_time") return EncoderPlace::kJustInTime;
-  throw_error("--encoder {}: first_stage, before_body or just_in_time", name);
+  throw_error("--encoder {}: first_stage, split, before_body or just_in_time", name);
 }
 
 struct BubbleOptions {
@@ -103,6 +104,9 @@ std::vector<StageTimes> stage_times(const BubbleOptions& options, int num_stages
     throw_error("--stage-scale has {} numbers for {} stages", scale.size(), num_stages);
   }
   if (place == EncoderPlace::kFirstStage) scale[0] += options.encoder_scale;
+  if (place == EncoderPlace::kSplit) {
+    for (double& factor : scale) factor += options.encoder_scale / num_stages;
+  }
   std::vector<StageTimes> stages;
   for (const double factor : scale) stages.push_back(scaled(options.times, factor));
   return stages;
@@ -151,7 +155,7 @@ std::optional<std::pair<BubbleCase, BubbleRow>> prepare(const BubbleOptions& opt
   spec.costs = {times.forward_ms, times.dx_ms, times.dw_ms, 0};
   bench.schedule = generate_schedule(spec);
   bench.stages = stage_times(options, bench.schedule.num_stages(), place);
-  if (place > EncoderPlace::kFirstStage) bench.encoder = scaled(times, options.encoder_scale);
+  if (place > EncoderPlace::kSplit) bench.encoder = scaled(times, options.encoder_scale);
   bench.measured_steps = options.steps;
   bench.offload_gbps = options.offload_gbps;
   const CostModel costs = costs_of(bench);

@@ -27,7 +27,7 @@ int train(const TrainOptions& options, const std::string& command_line) {
   if (!options.steps.empty()) request.sets.push_back("steps=" + options.steps);
   if (!options.log_json.empty()) request.sets.push_back("log.json=" + yaml_quoted(options.log_json));
   // Read here too, so that a slip in the job is answered before LibTorch is loaded and MPI started.
-  const JobConfig job = load_config(request.config_file, request.sets, schedule_rules()).job;
+  const JobConfig job = load_config(request.config_file, request.sets, schedule_rules(), JobUse::kTrain).job;
   check_num_ranks(job, detect_launch(), command_line);
   return run_engine(request);
 }

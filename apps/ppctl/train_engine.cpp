@@ -93,7 +93,7 @@ int train_rank(const JobConfig& asked, Communicator& communicator) {
 }
 
 int train(const EngineRequest& request) {
-  const JobConfig job = load_config(request.config_file, request.sets, schedule_rules()).job;
+  const JobConfig job = load_config(request.config_file, request.sets, schedule_rules(), JobUse::kTrain).job;
   const Launch launch = detect_launch();
   configure_log(launch.num_ranks > 1 ? fmt::format("rank {}", launch.rank) : "",
                 launch.rank == 0 ? LogLevel::kInfo : LogLevel::kWarn);

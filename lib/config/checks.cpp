@@ -15,8 +15,8 @@ namespace {
 
 class JobChecker {
  public:
-  JobChecker(const JobConfig& config, const ScheduleRules& schedules, ReadContext& context)
-      : config_(config), schedules_(schedules), context_(context) {}
+  JobChecker(const JobConfig& config, const ScheduleRules& schedules, JobUse use, ReadContext& context)
+      : config_(config), schedules_(schedules), use_(use), context_(context) {}
 
   void check() {
     check_end();
@@ -28,6 +28,7 @@ class JobChecker {
     check_post_validation();
     check_link();
     check_files();
+    if (use_ == JobUse::kTrain) check_evaluation();
   }
 
  private:
@@ -269,17 +270,25 @@ class JobChecker {
     }
   }
 
+  void check_evaluation() {
+    if (config_.eval.every == 0 || config_.data.eval_fraction > 0) return;
+    if (!sound({"data", "eval.every", "data.eval_fraction"})) return;
+    context_.complain("eval.every",
+                      "'eval.every' needs 'data.eval_fraction', the share of the samples that is held out");
+  }
+
   static constexpr std::int64_t kMostMicrobatches = 16'777'215;
 
   const JobConfig& config_;
   const ScheduleRules& schedules_;
+  JobUse use_;
   ReadContext& context_;
 };
 
 }  // namespace
 
-void check_job(const JobConfig& config, const ScheduleRules& schedules, ReadContext& context) {
-  JobChecker(config, schedules, context).check();
+void check_job(const JobConfig& config, const ScheduleRules& schedules, JobUse use, ReadContext& context) {
+  JobChecker(config, schedules, use, context).check();
 }
 
 }  // namespace ppctl

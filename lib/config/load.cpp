@@ -69,7 +69,7 @@ void read_job(MapReader& job, JobConfig& config, const ScheduleRules& schedules)
 }
 
 LoadedConfig parse_config(const std::string& text, const std::string& file, const std::vector<std::string>& sets,
-                          const ScheduleRules& schedules) {
+                          const ScheduleRules& schedules, JobUse use) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   std::string_view body = text;
   if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
@@ -93,16 +93,16 @@ LoadedConfig parse_config(const std::string& text, const std::string& file, cons
   MapReader job(context, root, "");
   read_job(job, loaded.job, schedules);
   context.report_unknown_keys();
-  check_job(loaded.job, schedules, context);
+  check_job(loaded.job, schedules, use, context);
   diagnostics.throw_if_any();
   loaded.values = std::move(context.values);
   loaded.job.text = show_config(loaded);
   return loaded;
 }
 
-LoadedConfig load_config(const std::string& file, const std::vector<std::string>& sets,
-                         const ScheduleRules& schedules) {
-  return parse_config(read_whole_file(file), file, sets, schedules);
+LoadedConfig load_config(const std::string& file, const std::vector<std::string>& sets, const ScheduleRules& schedules,
+                         JobUse use) {
+  return parse_config(read_whole_file(file), file, sets, schedules, use);
 }
 
 }  // namespace ppctl

@@ -56,13 +56,16 @@ struct ScheduleRules {
   std::function<std::optional<std::string>(const JobConfig&)> refuse;
 };
 
+/// What a job is read for. A plan may be of a job that is not complete yet.
+enum class JobUse { kPlan, kTrain };
+
 /// Reads a job file and applies `sets` ("a.b=value", from the command line) on top. Reports every problem at once:
 /// throws ConfigError. Throws Error where the file cannot be read.
 LoadedConfig load_config(const std::string& file, const std::vector<std::string>& sets = {},
-                         const ScheduleRules& schedules = {});
+                         const ScheduleRules& schedules = {}, JobUse use = JobUse::kPlan);
 /// The same from text; `file` is what messages say and what relative paths are relative to.
 LoadedConfig parse_config(const std::string& text, const std::string& file, const std::vector<std::string>& sets = {},
-                          const ScheduleRules& schedules = {});
+                          const ScheduleRules& schedules = {}, JobUse use = JobUse::kPlan);
 
 /// The table of values and origins as aligned text.
 std::string show_config(const LoadedConfig& config);

@@ -28,6 +28,6 @@ void read_log(MapReader& job, LogConfig& log);
 void read_sample(MapReader& job, SampleConfig& sample);
 
 /// Reports combinations that cannot work. Keys whose own values are faulty are left out of the judgement.
-void check_job(const JobConfig& config, const ScheduleRules& schedules, ReadContext& context);
+void check_job(const JobConfig& config, const ScheduleRules& schedules, JobUse use, ReadContext& context);
 
 }  // namespace ppctl

@@ -102,6 +102,12 @@ TEST_F(CommandLine, PassesOnWhyAScheduleDoesNotFitTheJob) {
          "ppctl: error: --set pipeline.schedule=1f1b: schedule 1f1b: chunks must be 1, not 2\n");
 }
 
+TEST_F(CommandLine, WantsSamplesToEvaluateOnBeforeItTrains) {
+  expect({"train", "--config", "job.yaml", "--set", "eval.every=5"}, 2, "",
+         "ppctl: error: --set eval.every=5: 'eval.every' needs 'data.eval_fraction', the share of the samples that is "
+         "held out\n");
+}
+
 TEST_F(CommandLine, SaysHowManyRanksAJobNeeds) {
   expect({"train", "--config", "job.yaml", "--set", "parallel.dp_shard=2", "--set", "batch.microbatch_size=1"}, 2, "",
          "ppctl: error: the job has 8 ranks (pp 4 x dp_replicate 1 x dp_shard 2), but 1 was started. Type:\n"

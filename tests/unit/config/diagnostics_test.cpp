@@ -356,6 +356,22 @@ TEST(Diagnostics, WantsBothBetas) {
             "                       ^");
 }
 
+TEST(Diagnostics, WantsSamplesToEvaluateOnWhereAJobIsTrained) {
+  const auto train = [](const std::string& more) { parse_config(kGoodJob + more, "job.yaml", {}, {}, JobUse::kTrain); };
+  try {
+    train("eval: {every: 10}\n");
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "job.yaml:8:15: error: 'eval.every' needs 'data.eval_fraction', the share of the samples that is held "
+                 "out\n"
+                 "    eval: {every: 10}\n"
+                 "                  ^");
+  }
+  EXPECT_NO_THROW(train("eval: {batches: 10}\n"));
+  EXPECT_EQ(problems_of(kGoodJob + "eval: {every: 10}\n"), "") << "a plan does not evaluate";
+}
+
 TEST(Diagnostics, WantsAFolderForCheckpoints) {
   EXPECT_EQ(problems_of(kGoodJob + "checkpoint: {every: 10}\n"),
             "job.yaml:8:21: error: 'checkpoint.every' needs 'checkpoint.folder', where checkpoints go\n"

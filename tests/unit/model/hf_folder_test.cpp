@@ -137,6 +137,52 @@ TEST_F(HfFolder, ReadsCheckpointsOfTheBareModelAndPassesOverBuffers) {
   EXPECT_EQ(stage->parameter_groups()[0]->flat_data().abs().sum().item<float>(), 0.0F);
 }
 
+ModelSpec tiny_llava() {
+  return parse_model_keys(
+      "llava",
+      {{"text_config", R"({"vocab_size": 16, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                           "num_attention_heads": 2})"},
+       {"vision_config", R"({"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+                             "image_size": 4, "patch_size": 2})"},
+       {"image_token_index", "15"}});
+}
+
+/// As transformers of several versions call a tensor of LLaVA: the tower with "vision_model." or without, all of it
+/// below "model." or not. There the language model is no whole model: its own "model." is left out and its head is
+/// outside.
+std::string renamed(std::string name, bool older_tower, bool nested) {
+  const auto replace = [&name](const std::string& prefix, const std::string& by) {
+    if (!name.starts_with(prefix)) return false;
+    name = by + name.substr(prefix.size());
+    return true;
+  };
+  if (older_tower) replace("vision_tower.", "vision_tower.vision_model.");
+  if (!nested) return name;
+  if (replace("language_model.lm_head.", "lm_head.")) return name;
+  replace("language_model.model.", "language_model.");
+  return "model." + name;
+}
+
+TEST_F(HfFolder, ReadsLlavaUnderTheNamesOfAllVersions) {
+  const ModelSpec spec = tiny_llava();
+  const auto source = build_stage(spec, at::kFloat, StageRange::whole(spec), 1);
+  initialize(*source, 5);
+  for (const bool older_tower : {false, true}) {
+    for (const bool nested : {false, true}) {
+      SCOPED_TRACE(fmt::format("older tower {}, nested {}", older_tower, nested));
+      std::vector<HfTensor> tensors = hf_tensors(*source);
+      for (HfTensor& tensor : tensors) tensor.name = renamed(tensor.name, older_tower, nested);
+      write_hf_shard(folder_, tensors, 0, 1);
+      const auto loaded = build_stage(spec, at::kFloat, StageRange::whole(spec), 2);
+      HfWeights(folder_, spec).load(*loaded);
+      for (std::size_t i = 0; i < source->parameter_groups().size(); ++i) {
+        EXPECT_TRUE(at::equal(loaded->parameter_groups()[i]->flat_data(), source->parameter_groups()[i]->flat_data()))
+            << source->parameter_groups()[i]->name();
+      }
+    }
+  }
+}
+
 TEST_F(HfFolder, NamesTensorsThatAreMissing) {
   std::vector<SafetensorsWriter::Tensor> tensors = tensors_of(tiny());
   std::erase_if(tensors, [](const auto& tensor) { return tensor.name.find("layers.1.mlp") != std::string::npos; });

@@ -5,6 +5,7 @@
 
 #include "model/kernels/dropout.hpp"
 #include "model/layers/rotary_embedding.hpp"
+#include "reference_vision.hpp"
 
 namespace ppctl::testing_support {
 namespace {
@@ -21,8 +22,9 @@ class ReferenceModel {
     at::Tensor x = at::embedding(at("embed"), ids);
     if (spec_.learned_positions) x = x + at::embedding(parameters_.at("transformer.wpe.weight"), positions(ids));
     x = dropped(x, spec_.embedding_dropout, 0);
-    for (std::int64_t i = 0; i < spec_.num_layers; ++i) x = layer(x, i);
-    const std::string norm_name = gpt2() ? "transformer.ln_f" : "model.norm";
+    if (spec_.vision) x = with_images(x, ids);
+    for (std::int64_t i = 0; i < spec_.num_layers - spec_.num_vision_layers(); ++i) x = layer(x, i);
+    const std::string norm_name = gpt2() ? "transformer.ln_f" : spec_.text_prefix + "model.norm";
     const at::Tensor logits = at::matmul(norm(x, norm_name), at("head").t()).reshape({-1, spec_.vocab_size});
     const at::Tensor objective =
         at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum) * microbatch_.loss_scale;
@@ -33,8 +35,17 @@ class ReferenceModel {
   bool gpt2() const { return spec_.family == "gpt2"; }
 
   const at::Tensor& at(const std::string& part) {
-    if (part == "embed") return parameters_.at(gpt2() ? "transformer.wte.weight" : "model.embed_tokens.weight");
-    return parameters_.at("lm_head.weight");
+    const std::string embedding = gpt2() ? "transformer.wte.weight" : spec_.text_prefix + "model.embed_tokens.weight";
+    return parameters_.at(part == "embed" ? embedding : spec_.text_prefix + "lm_head.weight");
+  }
+
+  /// transformers': features take the places of the image tokens, in their order.
+  at::Tensor with_images(const at::Tensor& x, const at::Tensor& ids) {
+    const auto pixels = microbatch_.kwargs.find("pixel_values");
+    if (pixels == microbatch_.kwargs.end()) return x;
+    const at::Tensor features = reference_image_features(spec_, parameters_, pixels->second);
+    const at::Tensor mask = ids.eq(spec_.vision->image_token).unsqueeze(-1).expand(x.sizes());
+    return x.masked_scatter(mask, features);
   }
 
   at::Tensor positions(const at::Tensor& ids) {
@@ -178,7 +189,8 @@ class ReferenceModel {
 
   at::Tensor layer(const at::Tensor& x, std::int64_t index) {
     const auto site = static_cast<std::uint32_t>(index + 1) * kDropoutSitesPerLayer;
-    const std::string prefix = (gpt2() ? "transformer.h." : "model.layers.") + std::to_string(index);
+    const std::string prefix =
+        (gpt2() ? "transformer.h." : spec_.text_prefix + "model.layers.") + std::to_string(index);
     const at::Tensor attended = attention(norm(x, prefix + (gpt2() ? ".ln_1" : ".input_layernorm")),
                                           prefix + (gpt2() ? ".attn." : ".self_attn."), index);
     const at::Tensor middle = x + dropped(attended, spec_.residual_dropout, site + 1);
