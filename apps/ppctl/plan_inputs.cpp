@@ -151,6 +151,12 @@ CostModel plan_costs(const PlanOptions& options, const JobConfig& job, const Pla
     if (options.state_mib) stage.state_bytes = *options.state_mib * kMib * scale;
     if (options.output_mib) stage.output_bytes = *options.output_mib * kMib;
   }
+  if (options.gives_times() && known && costs.encoder_forward_ms > 0) {
+    // What the model knows of the encoder is in mean stages.
+    costs.encoder_forward_ms *= options.forward_ms.value_or(1);
+    costs.encoder_dx_ms *= options.dx_ms.value_or(1);
+    costs.encoder_dw_ms *= options.dw_ms.value_or(1);
+  }
   costs.p2p_ms = options.p2p_ms;
   set_links(options, job, costs);
   if (known && (options.gives_times() || !job.profile.empty())) add_exchanges(*known, costs);

@@ -247,6 +247,26 @@ TEST_F(Plan, ShowsTheHalvesOfAnEncodersBackwardByName) {
   EXPECT_THAT(whole, Not(HasSubstr("encoder backward, input")));
 }
 
+TEST_F(Plan, ShowsWhatGradientsOfTheEncoderCostUntilTheyAreFolded) {
+  write_images_job(place_);
+  const auto with = [&](const char* set) { return out_of({"--config", "job.yaml", "--set", set}); };
+  EXPECT_THAT(with("mpipe={}"), HasSubstr("  gradients  encoder's, by microbatch  "));
+  EXPECT_THAT(with("mpipe={layers: 0}"), Not(HasSubstr("encoder's")));
+  EXPECT_THAT(with("batch.microbatch_size=2"), Not(HasSubstr("encoder's")));
+}
+
+TEST_F(Plan, TakesTimesOfAStageForTheEncoderToo) {
+  write_images_job(place_);
+  const auto ideal = [&](const char* ms) {
+    const std::string json = out_of({"--config", "job.yaml", "--set", "mpipe={}", "--forward-ms", ms, "--dx-ms", ms,
+                                     "--dw-ms", ms, "--format", "json"});
+    const std::size_t at = json.find("\"ideal_ms\": ");
+    return at == std::string::npos ? 0.0 : std::stod(json.substr(at + 12));
+  };
+  EXPECT_GT(ideal("1"), 3 * 16) << "16 microbatches of a stage, and the encoder's work";
+  EXPECT_NEAR(ideal("4"), 4 * ideal("1"), 1e-6);
+}
+
 TEST_F(Plan, LaysTheWaysOfTheEncoderBesideThoseOfMemory) {
   write_images_job(place_);
   const std::string text = out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"});
