@@ -87,7 +87,12 @@ ScheduleMPipeTranspose::ScheduleMPipeTranspose(std::vector<StagePtr> stages, int
   encoder_ = std::make_unique<TransposedEncoder>(
       schedule(), PipelineRanks{&communicator.transport(), executor().rank(), this->options().world_ranks},
       std::move(module), std::move(transpose.load), *ranks_, encoder);
-  executor().set_hooks({.preprocess = encoder_.get()});
+  set_hooks({});
+}
+
+void ScheduleMPipeTranspose::set_hooks(StepHooks hooks) {
+  hooks.preprocess = encoder_.get();
+  executor().set_hooks(hooks);
 }
 
 }  // namespace ppctl

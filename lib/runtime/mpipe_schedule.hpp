@@ -42,6 +42,9 @@ class ScheduleMPipeTranspose : public PipelineSchedule {
                          std::shared_ptr<StageModule> preprocess_module, int num_transpose_layers,
                          Communicator& communicator, TransposeOptions transpose = {}, PipelineOptions options = {});
 
+  /// What sharding and swap need, beside the preprocess module, whose hooks stay: instead of executor().set_hooks().
+  void set_hooks(StepHooks hooks);
+
  private:
   std::unique_ptr<Group> ranks_;
   std::unique_ptr<TransposedEncoder> encoder_;

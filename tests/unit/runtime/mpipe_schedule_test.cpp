@@ -6,7 +6,9 @@
 
 #include "base/error.hpp"
 #include "comm/inproc.hpp"
+#include "runtime/activation_swap.hpp"
 #include "runtime/autograd_module.hpp"
+#include "runtime/swap_wrapper.hpp"
 
 namespace ppctl {
 namespace {
@@ -15,7 +17,10 @@ at::Tensor weight(int seed) { return at::sin(at::arange(16, at::kDouble) + seed)
 
 using ModulePtr = std::shared_ptr<AutogradModule>;
 
-/// y = tanh(x · W); the last one's loss is the sum of squares against the labels.
+/// What a module computes: two layers with one weight, so that there is something between its input and its output.
+TensorList two_layers(const at::Tensor& x, const at::Tensor& w) { return {at::tanh(at::tanh(x.mm(w)).mm(w))}; }
+
+/// The last one's loss is the sum of squares against the labels.
 ModulePtr make_module(int seed, bool is_last = false, bool frozen = false) {
   const at::Tensor w = weight(seed).requires_grad_(!frozen);
   AutogradModule::Loss loss;
@@ -25,7 +30,7 @@ ModulePtr make_module(int seed, bool is_last = false, bool frozen = false) {
     };
   }
   return std::make_shared<AutogradModule>(
-      AutogradModule::PlainForward([w](TensorList x) { return TensorList{at::tanh(x[0].mm(w))}; }),
+      AutogradModule::PlainForward(swap_wrapper([w](const TensorList& x) { return two_layers(x[0], w); })),
       std::vector<NamedTensor>{{"w", w}}, loss);
 }
 
@@ -69,25 +74,37 @@ Trained train_alone(int stages, int microbatches) {
   return trained;
 }
 
-/// On `ranks` ranks, where every rank but 0 begins with another encoder. Checks that all have the same gradients.
-Trained train_transposed(int ranks, int microbatches, TransposeOptions options, bool splits_backward = false) {
+/// On `ranks` ranks with `chunks` stages each, where every rank but 0 begins with another encoder. Checks that all have
+/// the same gradients. `swapped` gets what rank 0's swap has done.
+Trained train_chunks(int ranks, int chunks, int microbatches, const TransposeOptions& options,
+                     const PassOptions& passes = {}, SwapStats* swapped = nullptr) {
   Trained trained;
   std::mutex mutex;
   run_inproc(ranks, [&](Communicator& communicator) {
     const int rank = communicator.transport().rank();
     const ModulePtr encoder = make_module(kEncoderSeed + rank);
+    std::vector<StagePtr> stages;
+    for (int chunk = 0; chunk < chunks; ++chunk) stages.push_back(make_stage(chunk * ranks + rank, ranks * chunks));
     PipelineOptions pipeline;
-    pipeline.passes.mpipe.splits_backward = splits_backward;
-    ScheduleMPipeTranspose schedule({make_stage(rank, ranks)}, microbatches, encoder, 1, communicator, options,
-                                    pipeline);
+    pipeline.passes = passes;
+    ActivationSwap swap(make_memory_store(0), 60);
+    ScheduleMPipeTranspose schedule(stages, microbatches, encoder, 1, communicator, options, pipeline);
+    schedule.set_hooks({.swap = &swap});
     std::vector<double> losses;
     run_steps(schedule, losses);
     const std::lock_guard lock(mutex);
     if (!losses.empty()) trained.losses = losses;
     if (!trained.encoder_grad.defined()) trained.encoder_grad = gradient_of(*encoder).clone();
+    if (rank == 0 && swapped != nullptr) *swapped = swap.stats();
     EXPECT_TRUE(at::equal(trained.encoder_grad, gradient_of(*encoder))) << "rank " << rank;
   });
   return trained;
+}
+
+Trained train_transposed(int ranks, int microbatches, const TransposeOptions& options, bool splits_backward = false) {
+  PassOptions passes;
+  passes.mpipe.splits_backward = splits_backward;
+  return train_chunks(ranks, 1, microbatches, options, passes);
 }
 
 void expect_same(const Trained& got, const Trained& wanted) {
@@ -116,6 +133,43 @@ TEST(ScheduleMPipeTranspose, PlacesTheHalvesOfTheBackwardApartWhereItIsAskedTo) 
     options.just_in_time = true;
     options.recomputes = recomputes;
     expect_same(train_transposed(4, 8, options, /*splits_backward=*/true), wanted);
+  }
+}
+
+TEST(ScheduleMPipeTranspose, ComposesWithBodiesAndTheirCommunication) {
+  const Trained wanted = train_alone(4, 8);
+  PassOptions grouped;
+  grouped.duplex = true;
+  PassOptions early;
+  early.overlap_p2p = true;
+  PassOptions pairs;
+  pairs.overlap_b_f = true;
+  PassOptions all = pairs;
+  all.overlap_p2p = true;
+  all.duplex = true;
+  for (const char* body : {"1f1b", "interleaved_1f1b"}) {
+    for (const PassOptions& passes : {grouped, early, pairs, all}) {
+      SCOPED_TRACE(testing::Message() << body << ", duplex " << passes.duplex << ", overlap_p2p " << passes.overlap_p2p
+                                      << ", overlap_b_f " << passes.overlap_b_f);
+      TransposeOptions options;
+      options.body = body;
+      options.just_in_time = true;
+      const int chunks = std::string_view(body) == "1f1b" ? 1 : 2;
+      expect_same(train_chunks(4 / chunks, chunks, 8, options, passes), wanted);
+    }
+  }
+}
+
+TEST(ScheduleMPipeTranspose, ComposesWithSwap) {
+  PassOptions passes;
+  passes.swap = true;
+  TransposeOptions options;
+  options.body = "interleaved_1f1b";
+  for (const bool just_in_time : {false, true}) {
+    options.just_in_time = just_in_time;
+    SwapStats stats;
+    expect_same(train_chunks(2, 2, 8, options, passes, &stats), train_alone(4, 8));
+    EXPECT_GT(stats.bytes, 0);
   }
 }
 
@@ -169,7 +223,7 @@ TEST(ScheduleMPipeTranspose, GivesTheOutputsOfForwardAlone) {
     const std::vector<TensorList> outputs = schedule.run_forward({input()});
     if (rank == 0) return;
     at::Tensor expected = input().narrow(0, 6, 6);
-    for (const int seed : {kEncoderSeed, 0, 1}) expected = at::tanh(expected.mm(weight(seed).detach()));
+    for (const int seed : {kEncoderSeed, 0, 1}) expected = two_layers(expected, weight(seed).detach())[0];
     EXPECT_TRUE(at::equal(outputs.at(1).at(0), expected));
   });
 }
