@@ -173,11 +173,6 @@ void EdgeReceiver::post(std::int64_t tag) {
   line(tag).request = transport_.start(std::move(batch[0]));
 }
 
-bool EdgeReceiver::test(std::int64_t tag) {
-  const Line& receive = line(tag);
-  return receive.request && receive.request->test();
-}
-
 EdgeMessage EdgeReceiver::wait(std::int64_t tag, Deadline deadline, std::string_view context) {
   Line& receive = line(tag);
   if (!receive.buffer) post(tag);

@@ -84,9 +84,6 @@ class EdgeReceiver {
   void post(std::int64_t tag);
   /// As post, but appends the operation to a batch, which the caller starts, and has waited for before it calls wait.
   void prepare(std::int64_t tag, std::vector<P2POp>& batch);
-  /// Whether wait would find the message, or its header, here. Never blocks; false where no receive of its own is
-  /// posted.
-  bool test(std::int64_t tag);
   /// The message of the receive that is posted on the tag; posts it if none is. Blocks; throws as Request::wait.
   EdgeMessage wait(std::int64_t tag, Deadline deadline, std::string_view context);
   /// Bytes of all buffers of the pool, in use or not.

@@ -37,9 +37,9 @@ struct ExecutorOptions {
 /// them, with a deadline. Stages of the same rank hand tensors over without communication. That a send is complete is
 /// waited for when its edge needs the buffer again, or at the end of the step.
 ///
-/// The two halves of OVERLAP_B_F run one after the other, first that whose inputs are here, unless a custom function
-/// runs them at once (StepContext::run_pair, overlapped_pairs.hpp): then two threads are here for as long as that
-/// takes. Each half begins when its own inputs are here, and what it makes leaves when it ends (pair_transfers.hpp).
+/// The two halves of OVERLAP_B_F run one after the other, first the backward, unless a custom function runs them at
+/// once (StepContext::run_pair, overlapped_pairs.hpp): then two threads are here for as long as that takes. Each half
+/// begins when its own inputs are here, and what it makes leaves when it ends (pair_transfers.hpp).
 ///
 /// The schedule must be executable (lower_schedule) and proved (verify_schedule). Methods are for one thread; run and
 /// run_forward are COLLECTIVE over the ranks of the pipeline. When a step throws, the error is thrown on with rank,

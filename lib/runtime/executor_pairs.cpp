@@ -30,11 +30,10 @@ void Executor::run_pair(MetaStep pair, const PairRunner& run_both) {
   if (pair_start_ != 0) result_.busy += monotonic_now() - pair_start_;
 }
 
+// In one order whichever inputs come first: what a module does with other ranks inside of its halves needs all of them
+// in the same one.
 void Executor::run_pair_in_turns(MetaStep pair) {
-  const auto halves = begin_pair(pair);
-  const bool forward_first = !router_.has_inputs(halves[0]) && router_.has_inputs(halves[1]);
-  run_half(halves[forward_first ? 1 : 0]);
-  run_half(halves[forward_first ? 0 : 1]);
+  for (const MetaStep half : begin_pair(pair)) run_half(half);
 }
 
 }  // namespace ppctl

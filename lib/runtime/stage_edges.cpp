@@ -74,8 +74,6 @@ TensorList to_tensors(const EdgeMessage& message) {
 
 }  // namespace
 
-bool PendingTensors::test() { return batch_ ? batch_->test() : receiver_->test(tag_); }
-
 TensorList PendingTensors::wait(Deadline deadline, std::string_view context) {
   if (batch_) batch_->wait(deadline, context);
   TensorList tensors = to_tensors(receiver_->wait(tag_, deadline, context));

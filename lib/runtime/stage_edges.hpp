@@ -30,8 +30,6 @@ class PendingTensors {
 
   bool valid() const { return receiver_ != nullptr; }
   int peer() const { return peer_; }
-  /// Whether they are here. Never blocks. REQUIRES: valid().
-  bool test();
   /// Blocks until the tensors are there and gives them; empty afterwards. They own their memory. Throws Error that
   /// names rank and peer, and says `context`, when the deadline passes or the peer died.
   TensorList wait(Deadline deadline, std::string_view context);

@@ -69,11 +69,6 @@ TensorRouter::Slot* TensorRouter::input_slot(MetaStep compute) {
   return at_end ? nullptr : &incoming_[index(kind, stage, compute.microbatch().value)];
 }
 
-bool TensorRouter::has_inputs(MetaStep compute) {
-  Slot* slot = input_slot(compute);
-  return slot == nullptr || slot->full || (slot->pending.valid() && slot->pending.test());
-}
-
 TensorList TensorRouter::take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait) {
   Slot* slot = input_slot(compute);
   if (slot == nullptr) return {};

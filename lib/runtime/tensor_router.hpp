@@ -39,8 +39,6 @@ class TensorRouter {
   /// The inputs of a compute step: handed over already, or received; waits for them. `wait` gets how long.
   /// `context` says what the rank is doing, for the message of a wait that fails.
   TensorList take_inputs(MetaStep compute, Deadline deadline, std::string_view context, WaitSpan* wait);
-  /// Whether take_inputs would not have to wait. Never blocks.
-  bool has_inputs(MetaStep compute);
   /// Hands a compute step's outputs to the next stage of this rank, or keeps them for their send.
   void give_outputs(MetaStep compute, TensorList tensors);
 

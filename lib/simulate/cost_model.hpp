@@ -50,7 +50,7 @@ struct CostModel {
   double overlap_factor =
       1.0;  ///< an OVERLAP_B_F costs this share of its B and F one after the other (less hidden exchange)
   /// How the halves of a pair without exchanges share their rank. false, as papers count: at once, so that both end
-  /// when the pair does; true, as Executor runs them: one after the other.
+  /// when the pair does; true, as Executor runs them: first the backward, then the forward.
   bool pairs_in_turns = false;
   double offload_gbps = 0;        ///< 10^9 bits a second to and from host memory, each way; 0: unlimited
   double load_data_ms = 0;        ///< LOAD_DATA of one microbatch

@@ -90,16 +90,12 @@ PairHalves meet_at_exchanges(const SideCosts& backward, const SideCosts& forward
   return {b.now(), f.now()};
 }
 
-PairTimes take_turns(PairHalves ms, double now, PairHalves ready) {
+PairTimes take_turns(PairHalves ms, PairHalves can_start) {
   PairTimes times;
-  const bool forward_first = ready.forward <= now && ready.backward > now;
-  const auto run = [&](double PairHalves::* half, double free) {
-    times.start.*half = std::max(free, ready.*half);
-    times.end.*half = times.start.*half + ms.*half;
-  };
-  run(forward_first ? &PairHalves::forward : &PairHalves::backward, now);
-  times.idle_from = forward_first ? times.end.forward : times.end.backward;
-  run(forward_first ? &PairHalves::backward : &PairHalves::forward, times.idle_from);
+  times.start.backward = can_start.backward;
+  times.end.backward = times.idle_from = can_start.backward + ms.backward;
+  times.start.forward = std::max(times.end.backward, can_start.forward);
+  times.end.forward = times.start.forward + ms.forward;
   return times;
 }
 
@@ -120,7 +116,7 @@ PairTimes time_overlapped_pair(const CostModel& costs, const StageCosts& backwar
   const double backward_ms = backward.dx_ms + backward.dw_ms;
   const bool has_exchanges = backward.backward_exchange_ms > 0 || forward.forward_exchange_ms > 0;
   if (costs.pairs_in_turns && !has_exchanges) {
-    return take_turns({factor * backward_ms, factor * forward.forward_ms}, now, ready);
+    return take_turns({factor * backward_ms, factor * forward.forward_ms}, can_start);
   }
   const double hidden = std::min(forward.forward_exchange_ms, backward_ms - backward.backward_exchange_ms) +
                         std::min(backward.backward_exchange_ms, forward.forward_ms - forward.forward_exchange_ms);

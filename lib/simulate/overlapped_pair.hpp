@@ -24,10 +24,10 @@ struct PairTimes {
 /// A pair that its rank comes to at `now`, and the inputs of whose halves are there at `ready`, which may be before.
 ///
 /// Where the numbers of exchanges are known, each half starts when it can, and they take turns at each exchange as
-/// CommComputeOverlap has them do, with compute divided evenly between exchanges. Without exchanges they run one after
-/// the other, as Executor has them do: first the backward, unless the forward's inputs alone are there. Else, and where
-/// overlap_factor says that they share a device, both end when the pair does, which takes B + F − hidden from when both
-/// can start: each half hides its exchange beside the other's compute. All durations are times overlap_factor.
+/// CommComputeOverlap has them do, with compute divided evenly between exchanges. Without exchanges, pairs_in_turns has
+/// them run one after the other, first the backward. Else both end when the pair does, which takes B + F − hidden from
+/// when both can start: each half hides its exchange beside the other's compute. All durations are times
+/// overlap_factor.
 PairTimes time_overlapped_pair(const CostModel& costs, const StageCosts& backward, const StageCosts& forward,
                                double now, PairHalves ready);
 

@@ -117,9 +117,7 @@ std::array<std::string, 3> play(const Script& script) {
 
 TEST(PairOrder, SendsWhatTheBackwardMakesBeforeTheForwardHasEnded) {
   for (const bool duplex : {false, true}) {
-    play({true, duplex, {{"1F2", "0B0"}}, ""});
-    // One after the other, the backward is first where the forward has no input yet.
-    play({false, duplex, {{"0F2", "1B0"}, {"1F2", "0B0"}}, ""});
+    for (const bool two_threads : {true, false}) play({two_threads, duplex, {{"1F2", "0B0"}}, ""});
   }
 }
 
@@ -131,11 +129,7 @@ TEST(PairOrder, BeginsTheBackwardWithoutTheInputOfTheForward) {
   for (const bool two_threads : {true, false}) play({two_threads, false, {{"0F2", "1B0"}}, ""});
 }
 
-TEST(PairOrder, BeginsTheForwardWithoutTheInputOfTheBackward) {
-  play({true, false, {{"2B0", "1F2"}}, ""});
-  // One after the other, the forward is first where its input alone is here: rank 0 has sent it when it begins 0F3.
-  play({false, false, {{"1F1", "0F3"}, {"2B0", "1F2"}}, ""});
-}
+TEST(PairOrder, BeginsTheForwardWithoutTheInputOfTheBackward) { play({true, false, {{"2B0", "1F2"}}, ""}); }
 
 TEST(PairOrder, EndsTheWaitOfAHalfForItsInputWhenTheOtherHalfFails) {
   // The input that the other half waits for does not come before the pair has failed.

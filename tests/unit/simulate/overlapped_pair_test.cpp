@@ -82,7 +82,7 @@ TEST(OverlappedPair, EndsItsForwardFirst) {
   EXPECT_EQ(times.end.forward, 21);
 }
 
-TEST(OverlappedPair, WithoutExchangesRunsTheHalfWhoseInputIsHereFirst) {
+TEST(OverlappedPair, WithoutExchangesRunsTheBackwardAndThenTheForwardInTurns) {
   CostModel costs;
   costs.pairs_in_turns = true;
   const StageCosts b = backward(4, 0, 0);
@@ -90,14 +90,10 @@ TEST(OverlappedPair, WithoutExchangesRunsTheHalfWhoseInputIsHereFirst) {
   PairTimes times = time_overlapped_pair(costs, b, f, 10, {});
   EXPECT_EQ(times.end.backward, 14);
   EXPECT_EQ(times.end.forward, 16);
-  times = time_overlapped_pair(costs, b, f, 10, {13, 10});
-  EXPECT_EQ(times.end.forward, 12);
-  EXPECT_EQ(times.idle_from, 12);
-  EXPECT_EQ(times.end.backward, 17);
-  // Where neither is here, the backward's is waited for.
-  times = time_overlapped_pair(costs, b, f, 10, {13, 11});
-  EXPECT_EQ(times.end.backward, 17);
-  EXPECT_EQ(times.end.forward, 19);
+  times = time_overlapped_pair(costs, b, f, 10, {11, 18});
+  EXPECT_EQ(times.end.backward, 15);
+  EXPECT_EQ(times.idle_from, 15);
+  EXPECT_EQ(times.end.forward, 20);
 }
 
 TEST(OverlappedPair, HasTheExchangesOfLayersWithExpertsOverTheLinkOfThePlan) {

@@ -165,10 +165,10 @@ TEST(Simulate, SendsWhatEachHalfOfAPairMakesWhenThatHalfEnds) {
   // At once: the backward's input comes at 5, both end at 8.
   EXPECT_EQ(start_of(0, EventKind::kBackward, 0), 8);
   EXPECT_EQ(start_of(2, EventKind::kForward, 1), 8);
-  // In turns: the forward, whose input is here, from 2 to 3, the backward from 5 to 7.
+  // In turns: the backward from 5 to 7, the forward until 8.
   costs.pairs_in_turns = true;
   EXPECT_EQ(start_of(0, EventKind::kBackward, 0), 7);
-  EXPECT_EQ(start_of(2, EventKind::kForward, 1), 5);
+  EXPECT_EQ(start_of(2, EventKind::kForward, 1), 8);
   EXPECT_EQ(simulate(schedule, costs).ranks[1].busy_ms, 1 + 2 + 1 + 2);
 }
 
