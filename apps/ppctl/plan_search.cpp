@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -14,6 +15,8 @@
 namespace ppctl {
 namespace {
 
+/// Less than a job's own schedule may take, since hundreds are compared: a few milliseconds for each.
+constexpr std::int64_t kMaxPlacements = 50'000;
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 struct RecomputeChoice {
@@ -73,7 +76,11 @@ std::vector<ComparisonRow> compare_mix(const PlanOptions& options, const MemoryM
   request.peak_bytes_of = [&](const Schedule& schedule) {
     return static_cast<double>(largest_total(model.memory(schedule)));
   };
-  request.passes_of = [&](const Placement& placement) { return pass_options(mix.job, placement); };
+  request.passes_of = [&](const Placement& placement) {
+    PassOptions passes = pass_options(mix.job, placement);
+    passes.mpipe.max_placements = kMaxPlacements;
+    return passes;
+  };
   request.memory_limit = mix.job.pipeline.memory_limit;
   request.chunks = options.chunks ? std::vector<int>{*options.chunks} : std::vector<int>{1, 2, 3, 4};
   return compare_schedules(request);

@@ -11,9 +11,6 @@
 namespace ppctl {
 namespace {
 
-/// Tasks that the search may place, over all its orders: about a tenth of a second.
-constexpr std::int64_t kMaxPlacements = 2'000'000;
-
 /// The body's beats and the encoder's work as tasks.
 class MpipeTasks {
  public:
@@ -171,7 +168,7 @@ MpipePlacement place_before_body(const Schedule& schedule, const MpipeOptions& o
 
 MpipePlacement place_just_in_time(const Schedule& schedule, const MpipeOptions& options) {
   const MpipeTasks tasks(schedule, options);
-  return tasks.placement_of(shortest_order(tasks.graph(), kMaxPlacements));
+  return tasks.placement_of(shortest_order(tasks.graph(), options.max_placements));
 }
 
 double least_mpipe_length(const Schedule& schedule, const MpipeOptions& options) {
