@@ -1,6 +1,7 @@
 #include "overlap/hook_coordinator.hpp"
 
 #include <chrono>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -49,21 +50,21 @@ void HookCoordinator::meet(OverlapSide side, HookRole role, std::string_view hoo
   State& partner = at(other(side));
   me.hook = hook;
   me.role = role;
-  me.launching = false;
+  const bool ends_launch = std::exchange(me.launching, false);
   if (me.left || partner.left) {
-    changed_.notify_all();
+    if (ends_launch) changed_.notify_all();
     return;
   }
   me.arrived = true;
   const std::int64_t before = num_meetings_;
   if (partner.arrived) {
     pair(side);
-  } else {
+  } else if (ends_launch) {
     changed_.notify_all();  // The partner may wait for the end of this side's launch.
   }
-  wait(lock, side, deadline, [&] { return num_meetings_ != before || partner.left; });
+  wait(lock, side, deadline,
+       [&] { return (num_meetings_ != before && (role == HookRole::COMM || !partner.launching)) || partner.left; });
   me.arrived = false;
-  if (role == HookRole::COMPUTE) wait(lock, side, deadline, [&] { return !partner.launching; });
 }
 
 void HookCoordinator::pair(OverlapSide side) {
@@ -72,12 +73,14 @@ void HookCoordinator::pair(OverlapSide side) {
   if (me.role == partner.role) {
     conflict_ = fmt::format("the {} at hook {} meets the {} at hook {}, and both are {}", to_string(side), me.hook,
                             to_string(other(side)), partner.hook, to_string(me.role));
-  } else {
-    me.arrived = partner.arrived = false;
-    (me.role == HookRole::COMM ? me : partner).launching = true;
-    ++num_meetings_;
+    changed_.notify_all();
+    return;
   }
-  changed_.notify_all();
+  me.arrived = partner.arrived = false;
+  (me.role == HookRole::COMM ? me : partner).launching = true;
+  ++num_meetings_;
+  // A partner that computes next sleeps on until the launch is over: each wake-up may cost another rank its core.
+  if (partner.role == HookRole::COMM) changed_.notify_all();
 }
 
 template <class Done>
@@ -105,8 +108,10 @@ std::string HookCoordinator::describe(OverlapSide side) {
 }
 
 void HookCoordinator::launched(OverlapSide side) {
-  const std::lock_guard lock(mutex_);
-  at(side).launching = false;
+  {
+    const std::lock_guard lock(mutex_);
+    at(side).launching = false;
+  }
   changed_.notify_all();
 }
 
