@@ -134,7 +134,7 @@ class Trainer {
 
   std::unique_ptr<ExpertExchange> expert_exchange_;      ///< null where ep is 1
   std::unique_ptr<Fsdp> fsdp_;                           ///< null where dp_shard is 1
-  std::unique_ptr<OverlappedPairs> pairs_;               ///< null without pipeline.overlap_b_f
+  std::unique_ptr<OverlappedPairs> pairs_;               ///< null where pairs run in turns
   std::unique_ptr<ExpertExchange> overlapped_exchange_;  ///< null unless there is both of them
   std::unique_ptr<ActivationSwap> swap_;                 ///< null without `swap`
   std::unique_ptr<TransposedEncoder> encoder_;           ///< null without mpipe

@@ -2,6 +2,7 @@
 #include "train/agreement.hpp"
 #include "train/image_samples.hpp"
 #include "train/job_links.hpp"
+#include "train/overlap_gain.hpp"
 #include "train/supported.hpp"
 #include "train/swap_tier.hpp"
 #include "train/trainer.hpp"
@@ -113,7 +114,7 @@ void Trainer::connect() {
   const int replica = mesh_.index(MeshAxis::kDp, rank);
   const at::ScalarType reduce_dtype = dtype_named(job_.precision.reduce);
   axes_.emplace(communicator_, mesh_);
-  if (job_.pipeline.overlap_b_f) {
+  if (job_.pipeline.overlap_b_f && gains_from_overlap(*world_, link_ != nullptr, deadline())) {
     pairs_ = std::make_unique<OverlappedPairs>(communicator_.transport(), job_.timeout_s);
   }
   connect_experts();
