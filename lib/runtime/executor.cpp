@@ -211,16 +211,6 @@ void Executor::await_parameters(MetaStep step) {
   hooks_.shard->before_compute(step.stage(), makes_weight_grads);
 }
 
-Nanoseconds Executor::begin_compute(MetaStep step) {
-  await_parameters(step);
-  const Nanoseconds start = monotonic_now();
-  if (in_pair_) {
-    const std::lock_guard lock(pair_mutex_);
-    if (pair_start_ == 0) pair_start_ = start;
-  }
-  return start;
-}
-
 void Executor::note_compute(EventKind kind, MetaStep step, Nanoseconds start, Nanoseconds end) {
   if (!in_pair_) result_.busy += end - start;
   const bool overlapped = in_pair_ && kind == EventKind::kBackward;

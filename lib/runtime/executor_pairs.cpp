@@ -4,6 +4,16 @@
 
 namespace ppctl {
 
+Nanoseconds Executor::begin_compute(MetaStep step) {
+  await_parameters(step);
+  const Nanoseconds start = monotonic_now();
+  if (in_pair_) {
+    const std::lock_guard lock(pair_mutex_);
+    if (pair_start_ == 0) pair_start_ = start;
+  }
+  return start;
+}
+
 // Shards are gathered in one order on all ranks, so their waits are in one order too, whichever half begins first.
 std::span<const MetaStep> Executor::begin_pair(MetaStep pair) {
   const auto halves = program_->rank.sub_steps_of(pair);

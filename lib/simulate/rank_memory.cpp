@@ -134,8 +134,8 @@ class RankWalk {
     if (!receives) activations_ -= std::exchange(batched_, 0);
   }
 
-  /// A batch that starts when half of the pair in front of it has ended takes its buffers while that of the other half's
-  /// input may still be in use.
+  /// A batch that starts when half of the pair in front of it has ended takes its buffers while that of the other
+  /// half's input may still be in use.
   void post_early(std::uint8_t half) {
     for (const PairTransfer& transfer : early_) {
       const MetaStep step = steps_.steps[transfer.step];
