@@ -59,7 +59,36 @@ MpipeOptions mpipe_options(const JobConfig& job, const Placement& placement) {
   return options;
 }
 
+bool has_step(const Schedule& schedule, bool (*wanted)(MetaStepType)) {
+  return std::ranges::any_of(schedule.ranks, [&](const RankSteps& rank) {
+    return std::ranges::any_of(rank.steps, [&](MetaStep step) { return wanted(step.type()); });
+  });
+}
+
 }  // namespace
+
+void check_encoder_steps(const Schedule& schedule, const JobConfig& job, const std::string& file) {
+  const bool transposes = has_step(schedule, is_preprocess);
+  if (transposes && !job.mpipe.enabled) {
+    throw_error("{}: has steps of MPipe; the job that runs them says how: mpipe: {{layers: all}}", file);
+  }
+  if (!transposes && job.mpipe.enabled) {
+    throw_error("{}: is lowered already, without steps of MPipe; mpipe needs them, or a schedule of compute steps",
+                file);
+  }
+  if (!transposes) return;
+  const ModelSpec spec = model_of_job(job);
+  const bool encodes = spec.transposed_layers >= 0;
+  const bool trains = encodes && spec.vision && spec.vision->training == VisionSpec::Training::kAll;
+  const auto compare = [&](bool (*wanted)(MetaStepType), bool asked, const char* what) {
+    const bool has = has_step(schedule, wanted);
+    if (has == asked) return;
+    throw_error("{}: has {}steps for the encoder's {}, and the job (mpipe.layers, model.encoder) wants {}", file,
+                has ? "" : "no ", what, asked ? "them" : "none");
+  };
+  compare([](MetaStepType type) { return type == MetaStepType::PREPROCESS_FORWARD; }, encodes, "forward");
+  compare(takes_feature_grads, trains, "backward");
+}
 
 ScheduleSpec schedule_spec(const JobConfig& job) {
   ScheduleSpec spec;
@@ -101,8 +130,8 @@ Schedule schedule_of_job(const JobConfig& job, const std::vector<ChunkCosts>& st
   }
   if (is_compute_only(schedule)) {
     lower_schedule(schedule, pass_options(job, schedule.placement));
-  } else if (job.mpipe.enabled) {
-    throw_error("{}: is lowered already; mpipe needs a schedule of compute steps", job.pipeline.schedule_file);
+  } else {
+    check_encoder_steps(schedule, job, job.pipeline.schedule_file);
   }
   VerifyOptions verify;
   verify.fsdp = job.parallel.dp_shard > 1;

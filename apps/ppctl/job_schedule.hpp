@@ -33,6 +33,9 @@ Placement placement_of_job(const JobConfig& job);
 const GeneratorInfo& generator_or_throw(const std::string& name);
 /// A schedule from a CSV file, as it stands there. Throws Error with file:line:column.
 Schedule read_schedule_file(const std::string& file);
+/// Throws Error where a schedule that is executable as it stands has steps of MPipe that the job does not ask for, or
+/// the other way round. `file` is where it was read from.
+void check_encoder_steps(const Schedule& schedule, const JobConfig& job, const std::string& file);
 /// Whether the steps are those of a generator: compute steps and pairs of them, no communication.
 bool is_compute_only(const Schedule& schedule);
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "arch/job_model.hpp"
@@ -188,7 +189,9 @@ void print_schedule(const PlanOptions& options, const JobConfig& job) {
 void check_schedule(const PlanOptions& options) {
   Schedule schedule = read_schedule_file(options.check);
   const JobConfig job = chosen_job(options, plan_job(options));
+  const PlanModel model(options, job);
   const bool lowered = is_compute_only(schedule);
+  if (model.known() && !lowered) check_encoder_steps(schedule, job, options.check);
   if (lowered) lower_schedule(schedule, pass_options(job, schedule.placement));
   const VerifyResult proof = verify_schedule_or_throw(schedule);
   if (options.format == "text") {
@@ -199,14 +202,18 @@ void check_schedule(const PlanOptions& options) {
       print("Some backwards run out of microbatch order: losses will differ from other schedules' in the last bits.\n");
   }
   if (!options.save.empty()) save(options.save, schedule);
-  const PlanModel model(options, job);
-  print_report(options, job, model, schedule, plan_costs(options, job, model, schedule.placement));
+  print_report(options, job, model, schedule, plan_costs(options, job, model, schedule.placement, &schedule));
+}
+
+/// What a rank may take, in bytes; without a limit, as much as it wants.
+double memory_limit(const JobConfig& job) {
+  return job.memory_gib > 0 ? job.memory_gib * kGib : std::numeric_limits<double>::infinity();
 }
 
 /// --auto where the model is known: over schedules, splits, recompute and swap.
 void choose_mix(const PlanOptions& options, const JobConfig& job) {
   if (job.pipeline.schedule == "file") throw_error("--auto is about schedules that are generated, not one from a file");
-  const double memory = job.memory_gib * kGib;
+  const double memory = memory_limit(job);
   const std::vector<MixRow> rows = search_mixes(options, job);
   const MixRow& best = cheapest_fit(rows, memory);
   if (options.format == "json") {
@@ -216,8 +223,11 @@ void choose_mix(const PlanOptions& options, const JobConfig& job) {
   if (options.format != "text") throw_error("--compare and --auto print text or json, not {}", options.format);
   const auto fitting =
       std::count_if(rows.begin(), rows.end(), [memory](const MixRow& row) { return row.row.peak_bytes <= memory; });
-  print(fmt::format("{}{} of {} ways to run the job fit in {} GiB a rank. The fastest, for the job file:\n{}",
-                    search_text(rows, memory), fitting, rows.size(), job.memory_gib, mix_yaml(best)));
+  const std::string counts =
+      job.memory_gib > 0
+          ? fmt::format("{} of {} ways to run the job fit in {} GiB a rank", fitting, rows.size(), job.memory_gib)
+          : fmt::format("{} ways to run the job, without a limit to memory", rows.size());
+  print(fmt::format("{}{}. The fastest, for the job file:\n{}", search_text(rows, memory), counts, mix_yaml(best)));
 }
 
 /// --compare, and --auto where costs and memory are given.
@@ -247,19 +257,25 @@ void compare(const PlanOptions& options, JobConfig job) {
   request.memory_limit = job.pipeline.memory_limit;
   if (options.chunks) request.chunks = {*options.chunks};
   const std::vector<ComparisonRow> rows = compare_schedules(request);
-  const double memory = job.memory_gib * kGib;
   if (options.format == "json") {
-    print(with_newline(options.choose ? comparison_json({best_fit(rows, memory)}) : comparison_json(rows)));
+    print(with_newline(options.choose ? comparison_json({best_fit(rows, memory_limit(job))}) : comparison_json(rows)));
     return;
   }
   if (options.format != "text") throw_error("--compare and --auto print text or json, not {}", options.format);
-  std::string text = with_newline(comparison_text(rows, memory));
+  std::string text = with_newline(comparison_text(rows, job.memory_gib * kGib));
   if (options.choose) {
-    const ComparisonRow best = best_fit(rows, memory);
-    text += fmt::format("\nThe fastest within {} GiB, for the job file:\npipeline: {{schedule: {}, chunks: {}}}\n",
-                        options.memory_gib, best.schedule, best.chunks);
+    const ComparisonRow best = best_fit(rows, memory_limit(job));
+    const std::string limit = job.memory_gib > 0 ? fmt::format(" within {} GiB", job.memory_gib) : "";
+    text += fmt::format("\nThe fastest{}, for the job file:\npipeline: {{schedule: {}, chunks: {}}}\n", limit,
+                        best.schedule, best.chunks);
   }
   print(text);
+}
+
+/// Whether --auto also varies how a known model is split, recomputed and swapped.
+bool chooses_mix(const PlanOptions& options, JobConfig job) {
+  job.mpipe.enabled = false;
+  return options.choose && !options.gives_memory() && PlanModel(options, job).known();
 }
 
 void print_zero_bubble_table(const std::string& file) {
@@ -285,13 +301,13 @@ int plan(const PlanOptions& options) {
     check_schedule(options);
   } else if (options.compare || options.choose) {
     JobConfig job = plan_job(options);
-    const bool mixes = options.choose && !options.gives_memory();
+    const bool mixes = chooses_mix(options, job);
     if (mixes) {
       job.mpipe.enabled = false;  // one of the ways that are laid side by side
     } else {
       job = chosen_job(options, job);
     }
-    if (mixes && !PlanModel(options, job).known()) {
+    if (options.choose && !mixes && job.memory_gib > 0 && !options.gives_memory()) {
       throw_error(
           "--auto needs to know memory: give a job with a model, or --activation-mib (kept for one microbatch) and "
           "--state-mib");

@@ -1,11 +1,29 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
 #include <memory>
+#include <string>
 
 #include "commands.hpp"
 #include "plan.hpp"
 
 namespace ppctl {
 namespace {
+
+/// A finite number that is not negative, or, with `zero` false, above 0. The checks that CLI11 has answer with the
+/// range of a double, and take nan.
+CLI::Validator a_number(bool zero) {
+  const auto check = [zero](const std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+    if (is_number && (value > 0 || (zero && value == 0))) return std::string();
+    return fmt::format("'{}' is no number {} 0", text, zero ? "of at least" : "above");
+  };
+  return {check, zero ? "NONNEGATIVE" : "POSITIVE"};
+}
 
 void add_schedule_options(CLI::App& command, PlanOptions& options) {
   const char* const group = "What to plan (on top of the job file, or without one)";
@@ -30,7 +48,7 @@ void add_schedule_options(CLI::App& command, PlanOptions& options) {
   command.add_flag("--less-memory", options.less_memory, "interleaved_1f1b: the shallower warm-up")->group(group);
   command.add_option("--memory-limit", options.memory_limit, "auto: activations a rank, in microbatches")
       ->group(group)
-      ->check(CLI::NonNegativeNumber);
+      ->check(a_number(/*zero=*/true));
   command.add_flag("--split-backward", options.split_backward, "dx and dw apart")->group(group);
   command
       .add_flag("--overlap-b-f", options.overlap_b_f, "A backward and a forward at once where they follow each other")
@@ -48,7 +66,7 @@ void add_cost_options(CLI::App& command, PlanOptions& options) {
   const char* const group =
       "What a stage (with --layers: a layer) costs for one microbatch (else as the job's model computes and keeps)";
   const auto add = [&](const char* name, auto& field, const char* text) {
-    command.add_option(name, field, text)->group(group)->check(CLI::NonNegativeNumber);
+    command.add_option(name, field, text)->group(group)->check(a_number(/*zero=*/true));
   };
   add("--forward-ms", options.forward_ms, "Forward (1)");
   add("--dx-ms", options.dx_ms, "Gradient of the input (1)");
@@ -87,13 +105,13 @@ void add_plan_command(CLI::App& app, ChosenCommand& chosen) {
       ->check(CLI::IsMember({"text", "csv", "json", "svg", "trace", "html"}));
   command->add_flag("--compare", options->compare, "All schedules in one table (with --format json: an array)")
       ->group(output);
-  CLI::Option* choose =
-      command->add_flag("--auto", options->choose, "The fastest schedule that fits --memory-gib")->group(output);
-  CLI::Option* memory =
-      command->add_option("--memory-gib", options->memory_gib, "Memory of a rank: says which ranks need more")
-          ->group(output)
-          ->check(CLI::PositiveNumber);
-  choose->needs(memory);
+  command
+      ->add_flag("--auto", options->choose,
+                 "The fastest way to run the job that fits in its memory, if that has a limit")
+      ->group(output);
+  command->add_option("--memory-gib", options->memory_gib, "Memory of a rank: says which ranks need more")
+      ->group(output)
+      ->check(a_number(/*zero=*/false));
   command->add_option("--check", options->check, "Prove a schedule written elsewhere (CSV as PyTorch writes it)")
       ->type_name("FILE")
       ->group(output);

@@ -17,7 +17,6 @@ namespace {
 
 /// Less than a job's own schedule may take, since hundreds are compared: a few milliseconds for each.
 constexpr std::int64_t kMaxPlacements = 50'000;
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 struct RecomputeChoice {
   const char* yaml;
@@ -119,9 +118,8 @@ const MixRow& cheapest_fit(const std::vector<MixRow>& rows, double bytes) {
   const auto leanest = std::min_element(
       rows.begin(), rows.end(), [](const MixRow& a, const MixRow& b) { return a.row.peak_bytes < b.row.peak_bytes; });
   throw_error(
-      "no schedule fits in {:.2f} GiB a rank; the leanest, {} with {} chunks, layers {}, recompute {}, swap {}, needs "
-      "{}",
-      bytes / kGib, leanest->row.schedule, leanest->row.chunks, leanest->mix.layers, leanest->mix.recompute,
+      "no schedule fits in {} a rank; the leanest, {} with chunks: {}, layers {}, recompute {}, swap {}, needs {}",
+      bytes_text(bytes), leanest->row.schedule, leanest->row.chunks, leanest->mix.layers, leanest->mix.recompute,
       leanest->mix.swaps ? "all" : "none", bytes_text(leanest->row.peak_bytes));
 }
 

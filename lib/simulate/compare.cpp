@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "schedule/generator.hpp"
+#include "simulate/memory_report.hpp"
 #include "simulate/simulate.hpp"
 
 namespace ppctl {
@@ -94,8 +95,8 @@ ComparisonRow best_fit(const std::vector<ComparisonRow>& rows, double memory_byt
   }
   if (leanest == nullptr) throw_error("no schedule can be generated for this job");
   if (best == nullptr) {
-    throw_error("no schedule fits in {} GiB a rank; the leanest, {} with {} chunks, needs {} GiB", gib(memory_bytes),
-                leanest->schedule, leanest->chunks, gib(leanest->peak_bytes));
+    throw_error("no schedule fits in {} a rank; the leanest, {} with chunks: {}, needs {}", bytes_text(memory_bytes),
+                leanest->schedule, leanest->chunks, bytes_text(leanest->peak_bytes));
   }
   return *best;
 }

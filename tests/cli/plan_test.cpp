@@ -171,7 +171,7 @@ TEST_F(Plan, ChoosesByTheMemoryOfTheJobsModel) {
   place_.write("job.yaml", kWholeModel);
   EXPECT_THAT(out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1"}), HasSubstr("\npipeline: {schedule: "));
   EXPECT_THAT(error_of({"--config", "job.yaml", "--auto", "--memory-gib", "0.01"}),
-              StartsWith("ppctl: error: no schedule fits in 0.01 GiB a rank; the leanest, "));
+              StartsWith("ppctl: error: no schedule fits in 10.2 MiB a rank; the leanest, "));
 }
 
 /// A vision tower of six layers in front of a language model of eight, which cost about as much each.
@@ -277,6 +277,31 @@ TEST_F(Plan, LaysTheWaysOfTheEncoderBesideThoseOfMemory) {
   EXPECT_NE(named, out_of({"--config", "job.yaml", "--compare"}));
 }
 
+TEST_F(Plan, SavesStepsOfAnEncoderForTheJobThatAsksForThem) {
+  write_images_job(place_);
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"--config", "job.yaml"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const std::string as_generated = out_of(with({"--set", "mpipe={layers: 2}", "--save", "saved.csv"}));
+  const std::string from_file = "pipeline.schedule={file: saved.csv}";
+  const std::string rerun = out_of(with({"--set", from_file, "--set", "mpipe={layers: 2}"}));
+  const auto times = [](const std::string& text) { return text.substr(text.find("\ntime: "), 60); };
+  EXPECT_EQ(times(rerun), times(as_generated));
+  EXPECT_EQ(error_of(with({"--set", from_file})),
+            "ppctl: error: " + place_.folder() +
+                "/saved.csv: has steps of MPipe; the job that runs them says how: mpipe: {layers: all}\n");
+  EXPECT_THAT(error_of(with({"--check", "saved.csv"})), HasSubstr("saved.csv: has steps of MPipe; "));
+  EXPECT_THAT(error_of(with({"--set", from_file, "--set", "mpipe={layers: 0}"})),
+              HasSubstr("has steps for the encoder's forward, and the job (mpipe.layers, model.encoder) wants none\n"));
+  EXPECT_THAT(error_of(with({"--set", from_file, "--set", "mpipe={layers: 2}", "--set", "model.encoder=frozen"})),
+              HasSubstr("has steps for the encoder's backward, "));
+  out_of(with({"--save", "plain.csv"}));
+  EXPECT_THAT(error_of(with({"--set", "pipeline.schedule={file: plain.csv}", "--set", "mpipe={layers: 2}"})),
+              HasSubstr("plain.csv: is lowered already, without steps of MPipe; "));
+}
+
 TEST_F(Plan, SaysWhyTheModelIsNotKnown) {
   place_.write("job.yaml",
                "steps: 1\nmodel: {from: hf}\ndata: {path: a.txt}\nbatch: {global_size: 8, microbatch_size: 1}\n");
@@ -329,14 +354,35 @@ TEST_F(Plan, WantsMemoryToChooseByIt) {
             "ppctl: error: --auto needs to know memory: give a job with a model, or --activation-mib (kept for one "
             "microbatch) "
             "and --state-mib\n");
-  EXPECT_EQ(error_of({"--auto"}),
-            "ppctl: error: --auto requires --memory-gib\nppctl plan --help lists what there is.\n");
+}
+
+TEST_F(Plan, ChoosesByTimeAloneWithoutALimitToMemory) {
+  EXPECT_THAT(out_of({"--auto", "--pp", "4", "--microbatches", "8"}),
+              HasSubstr("\nThe fastest, for the job file:\npipeline: {schedule: dualpipe, chunks: 2}\n"));
+  place_.write("job.yaml", kWholeModel);
+  const std::string text = out_of({"--config", "job.yaml", "--auto"});
+  EXPECT_THAT(text, HasSubstr(" ways to run the job, without a limit to memory. The fastest, for the job file:\n"));
+  EXPECT_EQ(text.substr(text.find("\npipeline: ")), [&](const std::string& roomy) {
+    return roomy.substr(roomy.find("\npipeline: "));
+  }(out_of({"--config", "job.yaml", "--auto", "--memory-gib", "1000"})));
+  EXPECT_THAT(out_of({"--config", "job.yaml", "--auto", "--set", "memory_gib=0.06"}),
+              HasSubstr(" fit in 0.06 GiB a rank"))
+      << "the job's own limit";
 }
 
 TEST_F(Plan, WritesDrawingsAndTraces) {
   EXPECT_THAT(out_of({"--format", "svg"}), StartsWith("<svg"));
   EXPECT_THAT(out_of({"--format", "trace"}), StartsWith("{\"displayTimeUnit\""));
   EXPECT_THAT(out_of({"--format", "html"}), StartsWith("<!DOCTYPE html>"));
+}
+
+TEST_F(Plan, WantsFiniteNumbers) {
+  for (const char* number : {"-1", "nan", "inf", "fast", "1e999"}) {
+    EXPECT_EQ(error_of({"--forward-ms", number}), "ppctl: error: --forward-ms: '" + std::string(number) +
+                                                      "' is no number of at least 0\nppctl plan --help lists what "
+                                                      "there is.\n");
+  }
+  EXPECT_THAT(error_of({"--memory-gib", "0"}), StartsWith("ppctl: error: --memory-gib: '0' is no number above 0\n"));
 }
 
 TEST_F(Plan, RefusesWhatItDoesNotKnow) {
