@@ -52,9 +52,9 @@ class BenchCommand {
     });
   }
 
-  void add(const std::string& name, const char* initial, const char* type, const char* text) {
+  CLI::Option* add(const std::string& name, const char* initial, const char* type, const char* text) {
     (*options_)[name] = initial;
-    command_->add_option("--" + name, (*options_)[name], text)->type_name(type)->capture_default_str();
+    return command_->add_option("--" + name, (*options_)[name], text)->type_name(type)->capture_default_str();
   }
 
  private:
@@ -80,11 +80,14 @@ void add_bubbles(CLI::App& bench, ChosenCommand& chosen) {
       "offload-gbps", "0", "GBPS",
       "Swap them to an emulated tier of 10^9 bits a second each way where the backward is four slots away; 0: do "
       "not");
-  command.add("encoder-scale", "0", "X",
-              "An encoder in front of the stages takes X times what a stage takes (without --stage-scale); 0: none");
-  command.add("encoder", "first_stage,split,before_body,just_in_time", "PLACE[,PLACE...]",
-              "Where it runs: in the first stage, split evenly over all stages as layers can at best come near, or by "
-              "MPipe on all ranks, before and after the body or in its gaps");
+  CLI::Option* scale = command.add(
+      "encoder-scale", "0", "X",
+      "An encoder in front of the stages takes X times what a stage takes (without --stage-scale); 0: none");
+  command
+      .add("encoder", "first_stage,split,before_body,just_in_time", "PLACE[,PLACE...]",
+           "Where it runs: in the first stage, split evenly over all stages as layers can at best come near, or by "
+           "MPipe on all ranks, before and after the body or in its gaps")
+      ->needs(scale);
   command.add("steps", "5", "N", "Steps to measure; the shortest counts");
   command.add("format", "text", "text|json", "What to print");
   command.add("trace", "", "FILE", "Also write measured and simulated timelines as a Chrome trace");

@@ -76,7 +76,9 @@ BubbleOptions read_options(const EngineRequest& request) {
     }
   }
   options.encoder_scale = number_option("encoder-scale", text("encoder-scale"), 0.0);
-  options.encoder_places = options.encoder_scale > 0 ? split_list(text("encoder")) : std::vector<std::string>{""};
+  options.encoder_places = split_list(text("encoder"));
+  for (const std::string& place : options.encoder_places) encoder_place(place);
+  if (options.encoder_scale == 0) options.encoder_places = {""};
   options.steps = number_option("steps", text("steps"), 1);
   options.json = wants_json(text("format"));
   options.trace = text("trace");

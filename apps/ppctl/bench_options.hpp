@@ -1,6 +1,7 @@
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,13 @@ inline std::vector<std::string> split_list(const std::string& text) {
   return parts;
 }
 
-/// A number of at least `least`; an Error that names the option where it is none.
+/// A finite number of at least `least`; an Error that names the option where it is none.
 template <class Number>
 Number number_option(const std::string& option, const std::string& text, Number least) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+  // "nan" and "inf" are numbers to from_chars.
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < least) {
     throw_error("--{} {}: a number of at least {} is wanted", option, text, least);
   }
   return value;

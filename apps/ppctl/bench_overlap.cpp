@@ -72,14 +72,19 @@ PassOptions passes_of(const std::string& variant) {
   for (std::size_t at = 0; at <= variant.size();) {
     const std::size_t plus = std::min(variant.find('+', at), variant.size());
     const std::string name = variant.substr(at, plus - at);
+    const auto switch_on = [&](auto& pass) {
+      if (pass) throw_error("--variants {}: '{}' is there twice", variant, name);
+      pass = true;
+    };
     if (name == "b_f") {
-      passes.overlap_b_f = true;
+      switch_on(passes.overlap_b_f);
     } else if (name == "p2p") {
-      passes.overlap_p2p = true;
+      switch_on(passes.overlap_p2p);
     } else if (name == "duplex") {
-      passes.duplex = true;
+      switch_on(passes.duplex);
     } else {
-      throw_error("--variants {}: '{}' is none of none, b_f, p2p and duplex", variant, name);
+      throw_error("--variants {}: '{}' is neither b_f, p2p nor duplex, joined by +, and 'none' stands alone", variant,
+                  name);
     }
     at = plus + 1;
   }

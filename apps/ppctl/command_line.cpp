@@ -37,6 +37,12 @@ CLI::App* innermost(CLI::App& app) {
   return parsed.empty() ? &app : innermost(*parsed.front());
 }
 
+/// The command as it is typed: "ppctl bench bubbles".
+std::string name_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : name_of(*parent) + " " + command.get_name();
+}
+
 /// What was probably meant by a word that no command or option has.
 std::string suggest(CLI::App& app, const std::string& word) {
   CLI::App& at = *innermost(app);
@@ -52,9 +58,7 @@ std::string suggest(CLI::App& app, const std::string& word) {
 }
 
 std::string usage_error(CLI::App& app, const CLI::ParseError& error) {
-  const std::string command = innermost(app)->get_name();
-  const std::string help = fmt::format("ppctl {}{}--help lists what there is.", command == "ppctl" ? "" : command,
-                                       command == "ppctl" ? "" : " ");
+  const std::string help = name_of(*innermost(app)) + " --help lists what there is.";
   const std::vector<std::string> left = app.remaining(true);
   // An unknown word often makes a required one missing: speak of the cause.
   const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;

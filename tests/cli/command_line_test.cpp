@@ -69,6 +69,11 @@ TEST_F(CommandLine, SuggestsAnOption) {
          "ppctl train --help lists what there is.\n");
 }
 
+TEST_F(CommandLine, NamesTheWholeCommandWhoseHelpAnswers) {
+  expect({"bench", "bubbles", "--encoder", "split"}, 2, "",
+         "ppctl: error: --encoder requires --encoder-scale\nppctl bench bubbles --help lists what there is.\n");
+}
+
 TEST_F(CommandLine, WantsAJobToTrain) {
   expect({"train"}, 2, "", "ppctl: error: --config is required\nppctl train --help lists what there is.\n");
 }
