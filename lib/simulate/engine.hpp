@@ -94,7 +94,8 @@ class SimulationEngine {
   bool halves_ready(int rank, std::span<const MetaStep> halves, PairHalves* ready);
   PairTimes time_pair(std::span<const MetaStep> halves, double now, PairHalves ready) const;
   /// Counts what a pair's rank waits for messages, and returns the part that lies between its halves.
-  double count_pair_waits(int rank, std::span<const MetaStep> halves, double now, const PairTimes& times);
+  double count_pair_waits(int rank, std::span<const MetaStep> halves, double now, PairHalves ready,
+                          const PairTimes& times);
   int input_peer(MetaStep half, const StageRoute& route) const;
   /// When the transfers behind a pair start.
   void note_pair_transfers(int rank, const PairTimes& times);

@@ -15,7 +15,7 @@ bool SimulationEngine::run_overlapped(int rank, MetaStep pair) {
   double now = me.now;
   for (const MetaStep half : halves) wait_for_parameters(rank, half.stage().value, &now);
   const PairTimes times = time_pair(halves, now, ready);
-  const double idle = count_pair_waits(rank, halves, now, times);
+  const double idle = count_pair_waits(rank, halves, now, ready, times);
   const double start = std::min(times.start.backward, times.start.forward);
   begin_work(rank, start);
   me.now = std::max(times.end.backward, times.end.forward);
@@ -62,10 +62,13 @@ int SimulationEngine::input_peer(MetaStep half, const StageRoute& route) const {
   return mail_[kFeatures].sender[static_cast<std::size_t>(half.microbatch().value)];
 }
 
-double SimulationEngine::count_pair_waits(int rank, std::span<const MetaStep> halves, double now,
+double SimulationEngine::count_pair_waits(int rank, std::span<const MetaStep> halves, double now, PairHalves ready,
                                           const PairTimes& times) {
-  const MetaStep first = halves[times.forward_starts_last() ? 0 : 1];
-  const MetaStep last = halves[times.forward_starts_last() ? 1 : 0];
+  // Halves that start together waited for the input that came last.
+  const bool together = times.start.forward == times.start.backward;
+  const bool backward_first = together ? ready.backward >= ready.forward : times.forward_starts_last();
+  const MetaStep first = halves[backward_first ? 0 : 1];
+  const MetaStep last = halves[backward_first ? 1 : 0];
   const auto wait = [&](MetaStep half, double from, double until) {
     if (until <= from) return 0.0;
     const StageRoute& route = routes_.at(half.stage().value, half.microbatch().value);

@@ -124,6 +124,26 @@ TEST(Simulate, RunsAnOverlappedPairInOneStepThatHidesTheExchange) {
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).wall_ms, 6 - 0.75);
 }
 
+TEST(Simulate, BlamesTheWaitOfAPairOnTheRankWhoseMessageCameLast) {
+  Schedule schedule = generate_schedule({.name = "interleaved_1f1b", .pp = 2, .chunks = 2, .num_microbatches = 8});
+  lower_schedule(schedule, {.overlap_b_f = true});
+  // Stages whose exchanges have no number: both halves of a pair start at once.
+  StageCosts stage{.forward_ms = 1, .dx_ms = 1, .dw_ms = 1};
+  stage.forward_exchange_ms = stage.backward_exchange_ms = 0.1;
+  CostModel costs = uniform_costs(4, stage);
+  costs.stages[3].forward_ms = 2;
+  costs.p2p_ms = 0.5;
+  const Simulation simulation = simulate(schedule, costs);
+  bool waited = false;
+  for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
+    for (const PeerWait& wait : simulation.ranks[rank].idle.waits) {
+      EXPECT_EQ(wait.peer.value, 1 - static_cast<int>(rank)) << wait.ms;
+      waited = true;
+    }
+  }
+  EXPECT_TRUE(waited);
+}
+
 TEST(Simulate, SendsWhatEachHalfOfAPairMakesWhenThatHalfEnds) {
   // The middle one of three ranks runs [1B0 1F1], 2 and 1 ms in turns, the backward first.
   Schedule schedule;
