@@ -223,7 +223,9 @@ std::string MailboxTransport::where(int world_rank) {
 }
 
 std::string MailboxTransport::timeout_text(const PostedReceive& receive, Nanoseconds waited, std::string_view context) {
-  return fmt::format("rank {} waited {:.1f} s for a message from rank {} with tag {}: {}; {}, {}", rank(),
+  const std::optional<std::string> stopped = find_stopped();
+  return fmt::format("{}rank {} waited {:.1f} s for a message from rank {} with tag {}: {}; {}, {}",
+                     stopped ? *stopped + "; " : "", rank(),
                      static_cast<double>(std::max<Nanoseconds>(waited, 0)) * 1e-9, receive.sender, receive.tag, context,
                      where(rank()), where(receive.sender));
 }

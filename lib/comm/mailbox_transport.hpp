@@ -33,6 +33,8 @@ class MailboxTransport : public Transport {
   virtual void abort_remote(std::string_view /*reason*/) {}
   /// Text about ranks that are dead, if any.
   virtual std::optional<std::string> find_dead() { return std::nullopt; }
+  /// Text about ranks that are stopped, if any: a wait that runs out of time is often for another one, which waits too.
+  virtual std::optional<std::string> find_stopped() { return std::nullopt; }
   /// The longest sleep that still notices what no one rings for, given for how long the wait has found nothing.
   virtual Nanoseconds nap(Nanoseconds waited) const;
   /// For how long a wait looks again and again before it sleeps.

@@ -1,4 +1,7 @@
 // What the ranks of tests/mpi do: `mpirun -np N mpi_ranks SCENARIO`. A rank that finds something wrong throws.
+#include <signal.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <functional>
@@ -237,6 +240,26 @@ void deadline(Communicator& comm) {
   transport.start(receive_from(1, 17, never))->wait(Deadline::after_seconds(0.3), "the gradient");
 }
 
+/// Rank 2 waits for rank 0, which waits for rank 1, which is stopped.
+void stopped(Communicator& comm) {
+  Transport& transport = comm.transport();
+  transport.set_status(transport.rank() == 1 ? "step 12, 3F4" : "step 12, 1B2");
+  std::int64_t process = getpid();
+  if (transport.rank() == 1) {
+    transport.start({.kind = P2POp::Kind::kSend, .peer = 2, .tag = 4, .send = {bytes_of(std::vector{process})}});
+    std::raise(SIGSTOP);
+  }
+  std::int64_t never = 0;
+  if (transport.rank() == 0) transport.start(receive_from(1, 5, never))->wait(soon(), "nothing");
+  transport.start(receive_from(1, 4, process))->wait(soon(), "the process");
+  try {
+    transport.start(receive_from(0, 17, never))->wait(Deadline::after_seconds(2), "the gradient");
+  } catch (const Error&) {
+    ::kill(static_cast<pid_t>(process), SIGKILL);
+    throw;
+  }
+}
+
 void full_memory(Communicator& comm) {
   if (comm.transport().rank() == 1) return wait_for_rank_1(comm.transport());
   const std::string text(1 << 20, 'x');
@@ -259,6 +282,7 @@ int run(const std::string& scenario) {
       {"throw", throw_on_rank_1},
       {"throw_without_shared_memory", throw_on_rank_1},
       {"deadline", deadline},
+      {"stopped", stopped},
       {"full_memory", full_memory},
   };
   MpiOptions options;

@@ -160,6 +160,20 @@ std::optional<std::string> MpiTransport::find_dead() {
   return fmt::format("{}; rank {} was in {}{}", dead, place_.rank, mine.empty() ? "set-up" : mine, others);
 }
 
+std::optional<std::string> MpiTransport::find_stopped() {
+  if (!place_.memory) return std::nullopt;
+  std::string stopped;
+  for (std::size_t i = 0; i < place_.local_ranks.size(); ++i) {
+    const ProcessId& process = place_.memory->process(static_cast<int>(i));
+    if (!is_stopped(process)) continue;
+    const int other = place_.local_ranks[i];
+    const std::string status = panel(other)->status.read();
+    stopped += fmt::format("{}rank {} (pid {}) was stopped in {}", stopped.empty() ? "" : ", ", other, process.pid,
+                           status.empty() ? "set-up" : status);
+  }
+  return stopped.empty() ? std::nullopt : std::optional(stopped);
+}
+
 bool MpiTransport::flushed() {
   if (!uses_link_) return true;
   const std::lock_guard lock(mutex());

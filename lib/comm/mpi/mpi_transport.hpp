@@ -44,6 +44,7 @@ class MpiTransport : public MailboxTransport {
   void bring_in() override;
   void abort_remote(std::string_view reason) override;
   std::optional<std::string> find_dead() override;
+  std::optional<std::string> find_stopped() override;
   Nanoseconds nap(Nanoseconds waited) const override;
   Nanoseconds spin_time() const override { return spin_time_; }
 

@@ -55,4 +55,9 @@ bool is_alive(const ProcessId& process) {
   return stat && stat->state != 'Z' && stat->state != 'X' && stat->start_time == process.start_time;
 }
 
+bool is_stopped(const ProcessId& process) {
+  const std::optional<Stat> stat = read_stat(process.pid);
+  return stat && (stat->state == 'T' || stat->state == 't') && stat->start_time == process.start_time;
+}
+
 }  // namespace ppctl

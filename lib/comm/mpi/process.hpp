@@ -15,5 +15,7 @@ struct ProcessId {
 ProcessId this_process();
 /// Whether the process exists and has not ended: one that its parent has yet to reap has.
 bool is_alive(const ProcessId& process);
+/// Whether the process exists and was stopped, by SIGSTOP, a terminal or a debugger.
+bool is_stopped(const ProcessId& process);
 
 }  // namespace ppctl
