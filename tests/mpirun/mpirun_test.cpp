@@ -159,7 +159,7 @@ TEST_F(Mpirun, AKilledRankEndsTheOthersWhoNameItAndTheStepEachWasIn) {
   const auto killed = std::chrono::steady_clock::now();
   ::kill(victim, SIGKILL);
   job.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(15));
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(60));
   EXPECT_NE(result.status, 0);
   EXPECT_NE(result.output.find("rank 1 (pid " + std::to_string(victim) + ") died in step "), std::string::npos)
       << result.output;
