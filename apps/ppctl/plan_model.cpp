@@ -13,10 +13,12 @@ PlanModel::PlanModel(const PlanOptions& options, const JobConfig& job) : job_(jo
     return;
   }
   try {
-    spec_ = model_of_job(job);
+    read_model(job);
   } catch (const Error& error) {
     reason_ = error.what();
+    return;
   }
+  spec_ = model_of_job(job);
 }
 
 MemoryModel PlanModel::memory_model(const Placement& placement) const {

@@ -16,6 +16,7 @@ namespace ppctl {
 /// no model.
 class PlanModel {
  public:
+  /// Throws Error where the model can be read but not be trained as the job says.
   PlanModel(const PlanOptions& options, const JobConfig& job);
 
   bool known() const { return spec_.has_value(); }

@@ -13,11 +13,6 @@ namespace ppctl {
 
 namespace {
 
-ModelSpec read_model(const JobConfig& job) {
-  if (!job.model.from.empty()) return read_hf_config(newest_checkpoint_or(job.model.from), job.model.hf);
-  return parse_model_keys(job.model.family, job.model.hf, job.file.empty() ? "model" : job.file + ": model");
-}
-
 VisionSpec::Training training_named(const std::string& name) {
   if (name == "frozen") return VisionSpec::Training::kEncoderFrozen;
   return name == "projector_only" ? VisionSpec::Training::kProjectorOnly : VisionSpec::Training::kAll;
@@ -36,11 +31,17 @@ void apply_vision_keys(const JobConfig& job, ModelSpec& spec) {
   if (!job.mpipe.enabled || job.mpipe.layers == 0) return;
   PPCTL_CHECK(!job.mpipe.is_auto(), "what mpipe leaves to be chosen was not chosen");
   const std::int64_t all = spec.num_vision_layers();
-  if (job.mpipe.layers > all) throw_error("mpipe.layers is {}; the encoder has {} layers", job.mpipe.layers, all);
+  if (job.mpipe.layers > all)
+    throw_error("mpipe.layers is {}; the encoder has {} layer{}", job.mpipe.layers, all, all == 1 ? "" : "s");
   spec.transposed_layers = job.mpipe.layers < 0 ? all : job.mpipe.layers;
 }
 
 }  // namespace
+
+ModelSpec read_model(const JobConfig& job) {
+  if (!job.model.from.empty()) return read_hf_config(newest_checkpoint_or(job.model.from), job.model.hf);
+  return parse_model_keys(job.model.family, job.model.hf, job.file.empty() ? "model" : job.file + ": model");
+}
 
 ModelSpec model_of_job(const JobConfig& job) {
   ModelSpec spec = read_model(job);

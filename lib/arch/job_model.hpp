@@ -10,7 +10,9 @@
 
 namespace ppctl {
 
-/// The model that a job names: of its folder, or of its family and dimensions. Throws Error.
+/// The model that a job names: of its folder, or of its family and dimensions. Throws Error where there is none.
+ModelSpec read_model(const JobConfig& job);
+/// The same as the job trains it. Throws Error also where the job asks what the model cannot do.
 ModelSpec model_of_job(const JobConfig& job);
 
 /// The ranks of a job.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <numeric>
+#include <utility>
 
 #include "config/sections.hpp"
 #include "topology/mesh.hpp"
@@ -248,6 +249,14 @@ class JobChecker {
                                            pairs[i].from, pairs[i].to, most));
       } else if (pairs[i].from == pairs[i].to) {
         context_.complain(key, fmt::format("'{}' is from rank {} to itself", key, pairs[i].from));
+      }
+      const auto same = [&](const LinkPairConfig& other) {
+        return other.from == pairs[i].from && other.to == pairs[i].to;
+      };
+      const auto first = std::find_if(pairs.begin(), pairs.end(), same) - pairs.begin();
+      if (std::cmp_less(first, i)) {
+        context_.complain(key, fmt::format("'{}' is from rank {} to rank {}, as 'link.pairs[{}]' is already", key,
+                                           pairs[i].from, pairs[i].to, first));
       }
     }
   }

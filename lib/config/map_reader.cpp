@@ -47,7 +47,11 @@ void ReadContext::report_unknown_keys() {
     if (hint.empty()) {
       const auto same = [&](const std::string& key) { return last_component(key) == found.key; };
       const auto elsewhere = std::find_if(known.begin(), known.end(), same);
-      if (elsewhere != known.end()) hint = fmt::format(" (did you mean '{}'?)", *elsewhere);
+      const bool at_top = elsewhere != known.end() && *elsewhere == found.key;
+      if (elsewhere != known.end()) {
+        hint = at_top ? " (it is a key of the job itself, outside of the sections)"
+                      : fmt::format(" (did you mean '{}'?)", *elsewhere);
+      }
     }
     constexpr std::size_t kFew = 12;
     if (hint.empty() && found.known->size() <= kFew)

@@ -11,7 +11,8 @@ class PixelFile final : public ImageSource {
  public:
   PixelFile(const std::string& path, const ImageShape& shape)
       : file_(path), image_bytes_(static_cast<std::size_t>(shape.numel()) * sizeof(float)) {
-    if (file_.bytes().empty() || file_.bytes().size() % image_bytes_ != 0) {
+    if (file_.bytes().empty()) throw_error("{}: is empty: it has no images", path);
+    if (file_.bytes().size() % image_bytes_ != 0) {
       throw_error("{}: has {} bytes, which is no whole number of images of {} x {} x {} float32 numbers", path,
                   file_.bytes().size(), shape.channels, shape.size, shape.size);
     }

@@ -1,6 +1,8 @@
 #include "train/image_samples.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,8 +12,9 @@
 namespace ppctl {
 
 ImageIndex::ImageIndex(const std::string& path, std::int64_t num_images) : num_images_(num_images), path_(path) {
+  errno = 0;
   std::ifstream file(path);
-  if (!file) throw_error("{}: cannot be opened", path);
+  if (!file) throw_error("{}: cannot be opened: {}", path, std::strerror(errno));
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     auto& numbers = lines_.emplace_back();

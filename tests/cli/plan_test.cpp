@@ -80,7 +80,8 @@ data: {kind: text, path: text, sequence_length: 16}
 batch: {global_size: 16, microbatch_size: 2}
 parallel: {pp: 2, dp_shard: 4, ep: 2}
 )");
-  EXPECT_THAT(out_of({"--config", "job.yaml"}), HasSubstr("parallel.ep is 2, but the family llama has no experts\n"));
+  EXPECT_EQ(error_of({"--config", "job.yaml"}),
+            "ppctl: error: parallel.ep is 2, but the family llama has no experts\n");
 }
 
 TEST_F(Plan, TakesTimesOfALayerWhereLayersAreGiven) {

@@ -28,6 +28,14 @@ TEST(Diagnostics, SendsAKeyToTheSectionItBelongsTo) {
             "               ^");
 }
 
+TEST(Diagnostics, SendsAKeyThatBelongsToNoSectionOutOfOne) {
+  EXPECT_EQ(problems_of(with_line(7, "pipeline: {accumulate: 2}")),
+            "job.yaml:7:12: error: unknown key 'accumulate' in 'pipeline' (it is a key of the job itself, outside of "
+            "the sections)\n"
+            "    pipeline: {accumulate: 2}\n"
+            "               ^");
+}
+
 TEST(Diagnostics, ListsTheKeysOfASmallSectionWhereNoneIsClose) {
   EXPECT_EQ(problems_of(kGoodJob + "eval: {interval: 4}\n"),
             "job.yaml:8:8: error: unknown key 'interval' in 'eval' (its keys: every, batches)\n"
@@ -409,6 +417,15 @@ TEST(Diagnostics, ListsEveryProblemInTheOrderOfTheFile) {
             "job.yaml:4:43: error: 'batch.microbatch_size' must be a whole number of at least 1, not '0'\n"
             "    batch: {global_size: 16, microbatch_size: 0}\n"
             "                                              ^");
+}
+
+TEST(Diagnostics, NamesALinkThatIsThereTwice) {
+  const std::string line = "link: {pairs: [{from: 0, to: 1}, {from: 1, to: 0}, {from: 0, to: 1}]}";
+  EXPECT_EQ(
+      problems_of(kGoodJob + line + "\n"),
+      fmt::format("job.yaml:8:52: error: 'link.pairs[2]' is from rank 0 to rank 1, as 'link.pairs[0]' is already\n"
+                  "    {}\n{:>56}",
+                  line, '^'));
 }
 
 TEST(Diagnostics, NamesTheLinksWhoseRanksAreNotThere) {
