@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 #include <numeric>
 #include <utility>
@@ -107,6 +108,16 @@ class JobChecker {
       context_.complain("parallel.ep", fmt::format("'parallel.ep' ({}) must divide 'parallel.dp_shard' ({}) or be a "
                                                    "multiple of it",
                                                    parallel.ep, parallel.dp_shard));
+    }
+    // Of a model from a folder only the folder knows the number.
+    for (const char* key : {"num_local_experts", "num_experts"}) {
+      const auto found = config_.model.hf.find(key);
+      if (found == config_.model.hf.end() || context_.faulty.contains(std::string("model.") + key)) continue;
+      const long long experts = std::atoll(found->second.c_str());
+      if (experts % parallel.ep != 0) {
+        context_.complain("parallel.ep",
+                          fmt::format("'parallel.ep' ({}) does not divide 'model.{}' ({})", parallel.ep, key, experts));
+      }
     }
   }
 

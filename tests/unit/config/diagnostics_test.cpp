@@ -239,6 +239,12 @@ TEST(Diagnostics, RefusesExpertsThatDoNotSpreadEvenly) {
             "                                                 ^");
 }
 
+TEST(Diagnostics, RefusesExpertsThatRanksCannotShareEvenly) {
+  EXPECT_EQ(problems_of(with_line(3, "model: {family: mixtral, num_hidden_layers: 8, num_local_experts: 6}"),
+                        {"parallel.pp=1", "parallel.dp_shard=4", "parallel.ep=4"}),
+            "--set parallel.ep=4: 'parallel.ep' (4) does not divide 'model.num_local_experts' (6)");
+}
+
 TEST(Diagnostics, RefusesMoreStagesThanLayers) {
   EXPECT_EQ(problems_of(with_line(6, "parallel: {pp: 16}")),
             "job.yaml:6:16: error: 16 stages (pp 16 x 1 chunks) need at least as many layers; the model has 8\n"
