@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "bench_options.hpp"
 #include "errors.hpp"
 #include "job_schedule.hpp"
@@ -166,9 +167,16 @@ void print(const OverlapBenchOptions& options, const std::vector<OverlapRow>& ro
 /// `measure` runs one case; what it gives counts on rank 0 alone.
 void run_all(const OverlapBenchOptions& options, bool prints,
              const std::function<OverlapMeasurement(const OverlapCase&)>& measure) {
+  // All of them before the first is measured, so that what is wrong with one is answered at once.
+  std::vector<PreparedVariant> variants;
+  for (const std::string& variant : options.variants) variants.push_back(agreed_prepare(options, variant));
   std::vector<OverlapRow> rows;
-  for (const std::string& variant : options.variants) {
-    PreparedVariant prepared = agreed_prepare(options, variant);
+  for (PreparedVariant& prepared : variants) {
+    if (prints) {
+      const int steps = prepared.bench.warmup_steps + prepared.bench.measured_steps;
+      log_info("measures {} ({} of {}): about {:.2g} s", prepared.row.variant, rows.size() + 1, variants.size(),
+               steps * prepared.row.simulation.wall_ms * 1e-3);
+    }
     prepared.row.measured = measure(prepared.bench);
     rows.push_back(std::move(prepared.row));
   }

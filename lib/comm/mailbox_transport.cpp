@@ -181,6 +181,8 @@ void MailboxTransport::check(const P2POp& op) const {
 void MailboxTransport::set_status(std::string_view status) { panel(rank())->status.write(status); }
 
 void MailboxTransport::abort(std::string_view reason) {
+  const std::string own_name = fmt::format("rank {}, ", rank());
+  if (reason.starts_with(own_name)) reason.remove_prefix(own_name.size());
   const std::string text = fmt::format("rank {} failed: {}", rank(), reason);
   if (panel(rank())->failed.load(std::memory_order_acquire) != 0) return;
   for (int peer = 0; peer < size(); ++peer) {

@@ -251,5 +251,17 @@ TEST(Inproc, TakesMessagesThatCameBeforeTheFailure) {
   });
 }
 
+TEST(Inproc, NamesTheRankThatFailedOnce) {
+  run_inproc(2, [](Communicator& comm) {
+    if (comm.transport().rank() == 1) {
+      comm.transport().abort("rank 1, step 3, 1F0: a damaged image");
+      return;
+    }
+    std::optional<std::string> failure;
+    while (!failure) failure = comm.transport().failure();
+    EXPECT_EQ(*failure, "rank 1 failed: step 3, 1F0: a damaged image");
+  });
+}
+
 }  // namespace
 }  // namespace ppctl
