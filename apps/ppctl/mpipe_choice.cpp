@@ -122,7 +122,10 @@ MpipeChoice choose_mpipe(const JobConfig& job) {
     throw_error("{}: is lowered already; mpipe needs a schedule of compute steps", job.pipeline.schedule_file);
   }
   const ModelSpec spec = model_of_job(with(job, {}));
-  if (!spec.vision) throw_error("mpipe needs a model with an encoder, and {} has none", spec.family);
+  if (!spec.vision) {
+    throw job.fault("pipeline.schedule",
+                    fmt::format("mpipe needs a model with an encoder, and {} has none", spec.family));
+  }
   std::optional<std::string> refused;
   for (const MpipeConfig& way : mpipe_ways(job, spec, most_layers_to_try(job))) {
     try {

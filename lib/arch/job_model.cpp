@@ -22,8 +22,12 @@ VisionSpec::Training training_named(const std::string& name) {
 void apply_vision_keys(const JobConfig& job, ModelSpec& spec) {
   if (!spec.vision) {
     if (job.model.encoder != "trainable")
-      throw_error("model.encoder is {}, but {} has no images", job.model.encoder, spec.family);
-    if (job.mpipe.enabled) throw_error("mpipe needs a model with an encoder, and {} has none", spec.family);
+      throw job.fault("model.encoder",
+                      fmt::format("'model.encoder' is {}, but {} has no images", job.model.encoder, spec.family));
+    if (job.mpipe.enabled) {
+      throw job.fault("pipeline.schedule",
+                      fmt::format("mpipe needs a model with an encoder, and {} has none", spec.family));
+    }
     return;
   }
   spec.vision->training = training_named(job.model.encoder);
@@ -32,7 +36,8 @@ void apply_vision_keys(const JobConfig& job, ModelSpec& spec) {
   PPCTL_CHECK(!job.mpipe.is_auto(), "what mpipe leaves to be chosen was not chosen");
   const std::int64_t all = spec.num_vision_layers();
   if (job.mpipe.layers > all)
-    throw_error("mpipe.layers is {}; the encoder has {} layer{}", job.mpipe.layers, all, all == 1 ? "" : "s");
+    throw job.fault("mpipe.layers", fmt::format("'mpipe.layers' is {}; the encoder has {} layer{}", job.mpipe.layers,
+                                                all, all == 1 ? "" : "s"));
   spec.transposed_layers = job.mpipe.layers < 0 ? all : job.mpipe.layers;
 }
 
@@ -48,9 +53,11 @@ ModelSpec model_of_job(const JobConfig& job) {
   apply_vision_keys(job, spec);
   const int ep = job.parallel.ep;
   if (ep > 1 && spec.num_experts == 0)
-    throw_error("parallel.ep is {}, but the family {} has no experts", ep, spec.family);
+    throw job.fault("parallel.ep",
+                    fmt::format("'parallel.ep' is {}, but the family {} has no experts", ep, spec.family));
   if (ep > 1 && spec.num_experts % ep != 0) {
-    throw_error("parallel.ep ({}) does not divide the model's {} experts", ep, spec.num_experts);
+    throw job.fault("parallel.ep",
+                    fmt::format("'parallel.ep' ({}) does not divide the model's {} experts", ep, spec.num_experts));
   }
   return spec;
 }
@@ -63,17 +70,19 @@ std::vector<int> layers_per_stage(const JobConfig& job, const ModelSpec& spec, c
   const int num_stages = placement.num_stages();
   const std::int64_t num_layers = spec.num_layers - spec.first_stage_layer();
   if (num_layers < num_stages) {
-    throw_error("the model has {} layers, fewer than the {} stages of pp {} with {} a rank", num_layers, num_stages,
-                placement.pp(), placement.chunks());
+    throw job.fault("parallel.pp",
+                    fmt::format("the model has {} layers, fewer than the {} stages of pp {} with {} a rank", num_layers,
+                                num_stages, placement.pp(), placement.chunks()));
   }
   if (job.pipeline.layers == "auto") return split_layers(job, spec, placement);
   if (job.pipeline.layers != "list") return split_layers_uniformly(static_cast<int>(num_layers), placement);
   const std::vector<int>& counts = job.pipeline.layer_counts;
   const int sum = std::accumulate(counts.begin(), counts.end(), 0);
   if (static_cast<int>(counts.size()) != num_stages || sum != num_layers) {
-    throw_error(
-        "pipeline.layers lists {} stages with {} layers together; the job has {} stages and the model {} layers",
-        counts.size(), sum, num_stages, num_layers);
+    throw job.fault("pipeline.layers",
+                    fmt::format("'pipeline.layers' lists {} stages with {} layers together; the job has {} stages and "
+                                "the model {} layers",
+                                counts.size(), sum, num_stages, num_layers));
   }
   return counts;
 }
@@ -91,10 +100,16 @@ std::vector<LayerActivations> layer_activations(const JobConfig& job, const std:
   const int num_layers = std::accumulate(layer_counts.begin(), layer_counts.end(), 0);
   const RecomputeConfig& recompute = job.recompute;
   for (const int stage : recompute.stages) {
-    if (stage >= num_stages) throw_error("recompute.stages names stage {}; the job has {} stages", stage, num_stages);
+    if (stage >= num_stages) {
+      throw job.fault("recompute.stages",
+                      fmt::format("'recompute.stages' names stage {}; the job has {} stages", stage, num_stages));
+    }
   }
   for (const int layer : job.swap.layer_list) {
-    if (layer >= num_layers) throw_error("swap.layers names layer {}; the model has {} layers", layer, num_layers);
+    if (layer >= num_layers) {
+      throw job.fault("swap.layers",
+                      fmt::format("'swap.layers' names layer {}; the model has {} layers", layer, num_layers));
+    }
   }
   const auto among = [](const std::vector<int>& list, int value) {
     return std::find(list.begin(), list.end(), value) != list.end();

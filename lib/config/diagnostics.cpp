@@ -60,15 +60,21 @@ std::string Diagnostics::source_line(int line) const {
   return std::string(found);
 }
 
-std::string Diagnostics::render(const Problem& problem) const {
-  if (problem.mark.source > 0) {
-    return fmt::format("--set {}: {}", printable(sets_[static_cast<std::size_t>(problem.mark.source) - 1]),
-                       problem.rule);
+FilePosition Diagnostics::position_of(SourceMark mark) const {
+  if (mark.source > 0) {
+    return {fmt::format("--set {}", printable(sets_[static_cast<std::size_t>(mark.source) - 1])), 0, 0};
   }
+  const std::string line = source_line(mark.line);
+  const std::size_t column = std::min(static_cast<std::size_t>(mark.column - 1), line.size());
+  return {file_, mark.line, static_cast<int>(num_characters(std::string_view(line).substr(0, column))) + 1};
+}
+
+std::string Diagnostics::render(const Problem& problem) const {
+  const FilePosition position = position_of(problem.mark);
+  if (problem.mark.source > 0) return fmt::format("{}: {}", position.file, problem.rule);
   const std::string line = source_line(problem.mark.line);
   const std::size_t column = std::min(static_cast<std::size_t>(problem.mark.column - 1), line.size());
-  std::string text = fmt::format("{}:{}:{}: error: {}", file_, problem.mark.line,
-                                 num_characters(std::string_view(line).substr(0, column)) + 1, problem.rule);
+  std::string text = fmt::format("{}:{}:{}: error: {}", position.file, position.line, position.column, problem.rule);
   if (!line.empty()) text.append("\n").append(excerpt(line, column));
   return text;
 }
@@ -83,10 +89,7 @@ void Diagnostics::throw_if_any() const {
     text += render(sorted[i]);
   }
   if (sorted.size() > kMostShown) text += fmt::format("\n... and {} more", sorted.size() - kMostShown);
-  const SourceMark first = sorted.front().mark;
-  FilePosition position{file_, first.line, first.column};
-  if (first.source > 0) position = {fmt::format("--set {}", sets_[static_cast<std::size_t>(first.source) - 1]), 0, 0};
-  throw ConfigError(std::move(position), static_cast<int>(sorted.size()), text);
+  throw ConfigError(position_of(sorted.front().mark), static_cast<int>(sorted.size()), text);
 }
 
 }  // namespace ppctl

@@ -33,6 +33,8 @@ class Diagnostics {
   bool empty() const { return problems_.empty(); }
   /// Throws ConfigError with all problems, sorted by place, if there are any.
   void throw_if_any() const;
+  /// As messages name it; columns count characters.
+  FilePosition position_of(SourceMark mark) const;
 
   const std::string& file() const { return file_; }
 

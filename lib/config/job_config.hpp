@@ -4,7 +4,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/error.hpp"
 
 namespace ppctl {
 
@@ -192,6 +195,7 @@ struct SampleConfig {
 struct JobConfig {
   std::string file;  ///< where it was read from
   std::string text;  ///< every value with its origin, as --show-config prints it; empty for a job made in code
+  std::map<std::string, FilePosition> places;  ///< of the keys that were given, by dotted key
   std::string name = "job";
   std::uint64_t seed = 1;
   std::int64_t steps = 0;        ///< stop after this many; 0: by tokens
@@ -226,6 +230,10 @@ struct JobConfig {
   /// Microbatches of one replica in one batch.
   int num_microbatches() const;
   std::int64_t microbatch_size() const;
+
+  /// What is wrong with the value of `key`, for the model or the ranks it meets later than the file was read: at its
+  /// place, or that of the closest section above it that was given.
+  Error fault(std::string_view key, const std::string& what) const;
 };
 
 }  // namespace ppctl

@@ -96,6 +96,7 @@ LoadedConfig parse_config(const std::string& text, const std::string& file, cons
   check_job(loaded.job, schedules, use, context);
   diagnostics.throw_if_any();
   loaded.values = std::move(context.values);
+  for (const auto& [key, mark] : context.marks) loaded.job.places.emplace(key, diagnostics.position_of(mark));
   loaded.job.text = show_config(loaded);
   return loaded;
 }

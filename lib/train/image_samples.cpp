@@ -99,12 +99,17 @@ void ImageSamples::read_images(std::int64_t index, std::span<float> pixels) cons
   }
 }
 
-void add_images(const DataConfig& config, const ModelSpec& spec, Dataset& dataset) {
+void add_images(const JobConfig& job, const ModelSpec& spec, Dataset& dataset) {
+  const DataConfig& config = job.data;
   if (config.pixels.empty()) {
-    if (spec.vision) throw_error("data.pixels is missing: {} is a model with images", spec.family);
+    if (spec.vision) {
+      throw job.fault("data.pixels", fmt::format("'data.pixels' is missing: {} is a model with images", spec.family));
+    }
     return;
   }
-  if (!spec.vision) throw_error("data.pixels names images, but {} is a model without", spec.family);
+  if (!spec.vision) {
+    throw job.fault("data.pixels", fmt::format("'data.pixels' names images, but {} is a model without", spec.family));
+  }
   const VisionSpec& vision = *spec.vision;
   const ImageShape shape{vision.channels, vision.image_size};
   const std::shared_ptr<const ImageSource> images = std::filesystem::is_directory(config.pixels)

@@ -58,6 +58,6 @@ class ImageSamples final : public SampleSource {
 };
 
 /// Puts the job's images into the dataset. Throws Error where model and data do not go together.
-void add_images(const DataConfig& config, const ModelSpec& spec, Dataset& dataset);
+void add_images(const JobConfig& job, const ModelSpec& spec, Dataset& dataset);
 
 }  // namespace ppctl

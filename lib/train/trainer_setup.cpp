@@ -19,10 +19,15 @@ std::vector<int> all_ranks(int size) {
 /// A held-out batch has the shape of a training batch.
 void check_evaluation(const JobConfig& job, const Dataset& dataset, const BatchShape& shape) {
   if (job.eval.every <= 0) return;
-  if (!dataset.evaluation) throw_error("eval.every is {}, but data.eval_fraction holds nothing out", job.eval.every);
+  if (!dataset.evaluation) {
+    throw job.fault("eval.every",
+                    fmt::format("'eval.every' is {}, but 'data.eval_fraction' holds nothing out", job.eval.every));
+  }
   if (dataset.evaluation->num_samples() < shape.samples_per_batch()) {
-    throw_error("data.eval_fraction holds {} samples out; an evaluation takes at least one batch of {}",
-                dataset.evaluation->num_samples(), shape.samples_per_batch());
+    throw job.fault(
+        "data.eval_fraction",
+        fmt::format("'data.eval_fraction' holds {} samples out; an evaluation takes at least one batch of {}",
+                    dataset.evaluation->num_samples(), shape.samples_per_batch()));
   }
 }
 
@@ -82,11 +87,12 @@ void Trainer::prepare_alone() {
     dataset_.description = "samples of the caller";
   } else {
     dataset_ = open_dataset(job_.data, spec_.vocab_size, /*with_entropy=*/rank == 0);
-    add_images(job_.data, spec_, dataset_);
+    add_images(job_, spec_, dataset_);
   }
   if (spec_.max_positions > 0 && spec_.learned_positions && job_.data.sequence_length > spec_.max_positions) {
-    throw_error("data.sequence_length is {}, more than the model's {} positions", job_.data.sequence_length,
-                spec_.max_positions);
+    throw job_.fault("data.sequence_length",
+                     fmt::format("'data.sequence_length' is {}, more than the model's {} positions",
+                                 job_.data.sequence_length, spec_.max_positions));
   }
   check_evaluation(job_, dataset_, shape_);
   lr_schedule_.emplace(job_.lr_schedule, job_.optimizer.lr, total_steps());

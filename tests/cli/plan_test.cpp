@@ -81,7 +81,9 @@ batch: {global_size: 16, microbatch_size: 2}
 parallel: {pp: 2, dp_shard: 4, ep: 2}
 )");
   EXPECT_EQ(error_of({"--config", "job.yaml"}),
-            "ppctl: error: parallel.ep is 2, but the family llama has no experts\n");
+            "ppctl: error: job.yaml:6:36: 'parallel.ep' is 2, but the family llama has no experts\n");
+  EXPECT_EQ(error_of({"--config", "job.yaml", "--set", "parallel.ep=4"}),
+            "ppctl: error: --set parallel.ep=4: 'parallel.ep' is 4, but the family llama has no experts\n");
 }
 
 TEST_F(Plan, TakesTimesOfALayerWhereLayersAreGiven) {

@@ -138,6 +138,16 @@ log: {json: run.jsonl}
             "");
 }
 
+TEST_F(LoadConfig, KnowsThePlaceOfAKeyForFaultsThatAreFoundLater) {
+  const JobConfig job = parse_config(kGoodJob, "job.yaml", {"batch.global_size=32"}).job;
+  EXPECT_STREQ(job.fault("steps", "too few").what(), "job.yaml:2:8: too few");
+  EXPECT_STREQ(job.fault("batch.global_size", "too large").what(), "--set batch.global_size=32: too large");
+  EXPECT_STREQ(job.fault("pipeline.layers", "of a section that is there").what(),
+               "job.yaml:7:1: of a section that is there");
+  EXPECT_STREQ(job.fault("swap.layers", "of none").what(), "job.yaml: of none");
+  EXPECT_STREQ(JobConfig().fault("steps", "of a job made in code").what(), "of a job made in code");
+}
+
 TEST_F(LoadConfig, LetsASetChooseAnotherLearningRateScheduleThanTheFilesKeysAreFor) {
   const std::string cosine = kGoodJob + "lr_schedule: {kind: cosine, warmup_steps: 2, final_ratio: 0.1}\n";
   EXPECT_EQ(parse(cosine, {"lr_schedule.kind=constant"}).lr_schedule.kind, "constant");
