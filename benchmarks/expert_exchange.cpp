@@ -1,6 +1,7 @@
 // What bringing tokens to experts and back costs beside the transport's own all-to-all: one dispatch and one combine of
 // GroupExpertExchange (with the message of the counts, the allocation of what comes, and rows put in place by expert)
-// against two all_to_all of the same bytes between the same ranks, sizes known and buffers ready. Counts are uneven.
+// against two all_to_all of the same bytes between the same ranks, sizes known. Counts are uneven. Both take the memory
+// of what comes from the allocator each time, which is the same memory: where pages lie is up to a third of a copy.
 //
 //     mpirun --oversubscribe -np 2 bench_expert_exchange          # and with -np 4, with PPCTL_TRANSPORT=mpi
 //
@@ -71,13 +72,18 @@ void measure(Group& group, ExpertExchange& exchange, std::int64_t rows) {
   for (int from = 0; from < group.size(); ++from) {
     received.push_back(bytes_by_rank(counts_of(from, rows, num_experts))[static_cast<std::size_t>(group.rank())]);
   }
-  std::vector<std::byte> there(std::accumulate(received.begin(), received.end(), std::size_t{0}));
-  std::vector<std::byte> back(tokens.nbytes());
+  const auto rows_there = static_cast<std::int64_t>(std::accumulate(received.begin(), received.end(), std::size_t{0}) /
+                                                    (kWidth * sizeof(float)));
+  const auto bytes_of = [](const at::Tensor& tensor) {
+    return MutableBytes{static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+  };
   const auto raw = [&] {
-    const auto* data = static_cast<const std::byte*>(tokens.const_data_ptr());
-    group.all_to_all({data, tokens.nbytes()}, sent, {there.data(), there.size()}, received)->wait(soon(), "all-to-all");
-    group.all_to_all({there.data(), there.size()}, received, {back.data(), back.size()}, sent)
-        ->wait(soon(), "all-to-all");
+    const at::Tensor there = at::empty({rows_there, kWidth});
+    const at::Tensor back = at::empty_like(tokens);
+    const MutableBytes from = bytes_of(tokens);
+    const MutableBytes held = bytes_of(there);
+    group.all_to_all({from.data, from.size}, sent, held, received)->wait(soon(), "all-to-all");
+    group.all_to_all({held.data, held.size}, received, bytes_of(back), sent)->wait(soon(), "all-to-all");
   };
   const auto experts = [&] {
     const ExpertRows held =

@@ -29,7 +29,7 @@ struct ScheduleSpec {
   double memory_limit = 0;   ///< auto: peak activations a rank, in microbatches of a rank's whole model part; 0: 2p
   double kept_for_weight = 0.4;  ///< auto: share of an activation that counts against the limit between BACKWARD_INPUT
                                  ///< and BACKWARD_WEIGHT; 1: all of it, as the peaks of verifier and simulator count
-  ChunkCosts costs;                     ///< auto (mean over stages)
+  ChunkCosts costs;              ///< auto (mean over stages)
   std::vector<ChunkCosts> stage_costs;  ///< auto: one a stage; empty: `costs` for each
 };
 
