@@ -1,7 +1,7 @@
 // What bringing tokens to experts and back costs beside the transport's own all-to-all: one dispatch and one combine of
 // GroupExpertExchange (with the message of the counts, the allocation of what comes, and rows put in place by expert)
 // against two all_to_all of the same bytes between the same ranks, sizes known. Counts are uneven. Both take the memory
-// of what comes from the allocator each time, which is the same memory: where pages lie is up to a third of a copy.
+// of what comes from the allocator each time, which gives them the same.
 //
 //     mpirun --oversubscribe -np 2 bench_expert_exchange          # and with -np 4, with PPCTL_TRANSPORT=mpi
 //
